@@ -32,7 +32,12 @@ from fedpriv.experiments.config import Experiment, Ledger, text
 from fedpriv.experiments.config.fields import Number, NumberOrZero, check_each
 from fedpriv.experiments.papers import fed_smp
 from fedpriv.experiments.papers.fed_smp import Local, experiment, natural_ledger
-from fedpriv.experiments.papers.fine_tuning import FineTuning, trained_openly, zeros
+from fedpriv.experiments.papers.fine_tuning import (
+    FineTuning,
+    shortened,
+    trained_openly,
+    zeros,
+)
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.models.kept_model import is_kept
 from fedpriv.rounds.algorithm import Algorithm
@@ -163,14 +168,6 @@ def base_of(settings: ToLastPlays) -> Params:
     if folder is not None:
         models.save_model(folder, name, 0, ToLastPlays.NETWORK, base)
     return base
-
-
-def shortened(data: Dataset, length: int, test_texts: int = 0) -> Dataset:
-    """With texts of so many characters, of which some remain for testing (0: all)."""
-    train, test = ({name: x[:, :length] for name, x in part.items()} for part in data[1:3])
-    rows = len(test["label"])
-    some = np.arange(min(test_texts or rows, rows)) * rows // min(test_texts or rows, rows)
-    return data._replace(train=train, test={name: x[some] for name, x in test.items()})
 
 
 def ledger(settings: ToLastPlays) -> Ledger:

@@ -20,7 +20,6 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from configs.adapters import shortened
 from fedpriv import datasets, models
 from fedpriv.core.types import Params
 from fedpriv.data.datasets import Dataset
@@ -28,7 +27,12 @@ from fedpriv.data.datasets.shakespeare import BEGIN, LENGTH, VOCABULARY, load_sh
 from fedpriv.experiments.config import Experiment, Ledger, text
 from fedpriv.experiments.config.fields import Number, NumberOrZero, check_each
 from fedpriv.experiments.papers.fed_smp import Local, experiment, natural_ledger
-from fedpriv.experiments.papers.fine_tuning import FineTuning, trained_openly, zeros
+from fedpriv.experiments.papers.fine_tuning import (
+    FineTuning,
+    shortened,
+    trained_openly,
+    zeros,
+)
 
 LEAVES = {"norms": r"norm.*(scale|bias)$", "biases": r"bias$|scale$", "head": "Embed_0"}
 """What is trained of the network's leaves; its embeddings are its head, too."""

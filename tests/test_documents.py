@@ -40,7 +40,7 @@ LINK = re.compile(r"(?<!\w)!?\[[^\]\n]*\]\(([^)\s]*[./#A-Z][^)\s]*)\)")
 
 ROOMS = ("fedpriv", "fedpriv/experiments", "experiments", "tests")
 THEIRS = re.compile(
-    r"[A-Z]+/|runs/|theirs/|(benchmarks/)?image_classification/|none/|a/|configs/a\.py"
+    r"[A-Z]+/|runs/|(benchmarks/)?image_classification/|none/|a/|configs/a\.py"
     r"|(flwr|pfl|opacus|jax_privacy|tensorflow_federated)/"
 )
 """Files of runs, of other projects, and made up ones."""

@@ -213,14 +213,17 @@ def test_the_wheel_alone_runs_the_quickstart_an_own_config_and_an_own_script(bui
         assert done.returncode == 0, done.stderr
     assert done.stdout == "DP-FedAvg\n"
     assert len([*tmp_path.glob("runs/*/summary.json")]) == 2
+    done = python_in(tmp_path, *map(str, fedpriv), "--list")  # which loads each of them
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len([*(ROOT / "configs").glob("[!_]*.py")])
 
 
 def test_the_launcher_runs_in_every_folder(editable, built, tmp_path):
-    """Also where folders are called as its packages are."""
-    for name in ("configs", "experiments"):
-        (tmp_path / name).mkdir()
+    """Also where a package is called as one of its own."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "__init__.py").write_text("raise RuntimeError('not to be imported')")
     small = ["--rounds", "1", "--seeds", "1", "--algorithms", "fed_avg", "--output", "r"]
-    done = python_in(tmp_path, editable, "-m", "experiments.run", "quickstart", *small)
+    done = python_in(tmp_path, editable, "-m", "fedpriv", "run", "quickstart", *small)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "r" / "summary.json").exists()
     done = python_in(tmp_path, editable, "-m", "fedpriv")

@@ -59,7 +59,9 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
             ):
                 for name, value in values.items():
                     command = command.replace(f"${name}", value)
-                command = command.replace("CONFIG", "quickstart")
+                command = command.replace("CONFIG", "quickstart").replace(
+                    " FILE ", " hospitals.py "
+                )
                 module, *args = shlex.split(command.replace("[", "").replace("]", ""))
                 if module == "benchmark":
                     module = f"benchmark {args.pop(0)}"

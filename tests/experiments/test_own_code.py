@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from resumed import KilledError, Stop
+from resumed import KilledError, Stop, files_of
 from small import refused
 
 import configs
@@ -120,6 +120,24 @@ def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
     beside.write_text("SEEDS = 2\n")
     with pytest.raises(ValueError, match=rf"another sweep: code.{beside.name} \w+ there, \w+ here"):
         grown(folder, mine, [1, 2])
+
+
+@pytest.mark.slow
+def test_rounds_that_cost_something_else_now_are_not_gone_on_with(mine, tmp_path, capsys):
+    """Or all of them would be told to cost what the config says now."""
+    folder, source = tmp_path / "run", mine.read_text()
+    words = [str(mine), *SMALL, "--algorithms", "dp_fed_avg", "--output", str(folder)]
+    with pytest.raises(KilledError):
+        main(words, sinks=[Stop("dp_fed_avg", 2)])
+    other = "(__import__('dataclasses').replace(settings, noise_multiplier=40.0), "
+    for name in ("ledger", "experiment"):
+        assert f" {name}(settings, " in source.replace("fed_smp.ledger", "ledger")
+        source = source.replace(f"{name}(settings, ", f"{name}{other}")
+    mine.write_text(source)
+    before = files_of(folder)
+    assert main(["--resume", str(folder)]) == 2
+    assert "says that 2 rounds of dp_fed_avg cost epsilon" in capsys.readouterr().err
+    assert files_of(folder) == before
 
 
 @pytest.mark.slow

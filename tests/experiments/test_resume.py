@@ -232,6 +232,8 @@ def test_other_data_is_refused_in_a_line(folder, monkeypatch, capsys):
     assert lines(folder) == recorded
     assert values_of_clients(folder)
     assert summary(folder)["rounds"] == {"fed_avg": 9, "rand_k": 6}
+    certified = summary(folder)["privacy"]["rand_k"]["certified"]["third_party"]
+    assert certified["epsilon"] >= recorded[-1]["privacy"]["certified"]["epsilon"]
     assert "is of another run: data " in error
     assert "another here; give what was given there" in error
     assert "Traceback" not in error

@@ -25,7 +25,10 @@ from fedpriv.experiments.tables.terminal import table
 from fedpriv.experiments.training import statistics as training_statistics
 from fedpriv.experiments.training.shared_arrays import SharedArrays
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [
+    pytest.mark.usefixtures("quick_to_compile"),
+    pytest.mark.filterwarnings("ignore:.*noise hides the number"),  # of few clients
+]
 
 CONFIG = replace(
     quickstart.settings,

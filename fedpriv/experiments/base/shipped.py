@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import fedpriv
 
 PACKAGE = Path(fedpriv.__file__).resolve().parent
-CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "experiments" / "speed").is_dir() else None
+_OURS = ("configs/quickstart.py", "experiments/speed/rivals/runner.py")
+CHECKOUT = PACKAGE.parent if all((PACKAGE.parent / file).is_file() for file in _OURS) else None
 """The folder that a checkout is; None where the package was installed alone."""
 
-CONFIGS: ModuleType = importlib.import_module("configs" if CHECKOUT else "fedpriv.configs")
+
+def _configs() -> ModuleType:
+    """As `configs` where that name means ours; a user may have a package of that name."""
+    if CHECKOUT is None:
+        return importlib.import_module("fedpriv.configs")
+    file = CHECKOUT / "configs" / "__init__.py"
+    found = importlib.util.find_spec("configs")
+    if found and found.origin and Path(found.origin).resolve() == file:
+        return importlib.import_module("configs")
+    spec = importlib.util.spec_from_file_location(
+        "fedpriv.configs", file, submodule_search_locations=[str(file.parent)]
+    )
+    assert spec
+    assert spec.loader
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CONFIGS = _configs()
 
 
 def ships(file: str | Path) -> bool:

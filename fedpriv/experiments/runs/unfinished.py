@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from fedpriv.experiments.runs.client_lines import (
 from fedpriv.experiments.runs.contents import Line
 from fedpriv.experiments.runs.run_folder import CONFIG, SUMMARY, read_lines
 from fedpriv.models.kept_model import is_kept
+from fedpriv.privacy import Certificate
 
 # They change no results.
 FREE = ("output", "data_dir", "checkpoint", "record", "record_private", "views", "metric")
@@ -211,6 +213,26 @@ def how_ended(folder: Path) -> str | None:
     """Of a run that was begun: the status of one that has come to its end; None of one that can go on."""
     status = str(summary_of(folder).get("status"))
     return status if status == "complete" or status.startswith("diverged") else None
+
+
+def check_cost(found: Earlier, certify: Callable[[str, int], Certificate]) -> None:
+    """Refuses to go on where rounds that are done have another epsilon now: it would be told of them, too.
+
+    Args:
+      certify: (algorithm, rounds) -> what that costs towards a third party, by the config as it is now.
+
+    Raises:
+      ValueError: it is not what a line says.
+    """
+    for line in {line.algorithm: line for line in found.lines}.values():
+        before = line.privacy.certified.epsilon
+        now = certify(line.algorithm, line.round).epsilon
+        if not math.isclose(before, now, rel_tol=1e-6):
+            raise ValueError(
+                f"resume: {found.folder} says that {line.round} rounds of {line.algorithm} cost epsilon {before:.4g}, "
+                f"the config as it is now {now:.4g}: its code, or that of fedpriv, is another; put back what was "
+                "there, or begin a new run"
+            )
 
 
 def resumed(

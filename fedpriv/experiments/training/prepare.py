@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,6 +129,7 @@ def prepare(
         about |= described(experiment, noise)
         about |= {"secret_seed": True} if has_secret else {}
         if earlier:
+            unfinished.check_cost(earlier, partial(experiment.ledger.certify, view="third_party"))
             finished = earlier.finished(planned, settings.keep_model, experiment.stopping(settings))
             going, warning = unfinished.resumed(earlier, here, finished)
             about = described(experiment, noise) | going
