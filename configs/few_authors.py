@@ -5,7 +5,8 @@
 
 A transformer of 28,352 parameters is trained on the first of Shakespeare's plays, in the open. Then the 40 roles with
 the most text of plays 5 to 37 train its norms, biases and norms, adapters, the head, or all of it by DP-FedAvg: up to
-125 texts of 80 characters each, 400 kB at most. A client is such an author, or (`--unit speech`) one of their speeches.
+125 texts of 80 characters each, 400 kB at most. A client is such an author, which is a role of one play (FALSTAFF of
+three plays is three clients), or (`--unit speech`) one of their speeches.
 Settings are tried out on plays 2 to 4, which are taken to be public, too (`--rehearse true`); that costs no privacy. It
 predicts next characters; the last fifth of each role's speeches is for testing. What came out:
 experiments/results/few_authors.md.
@@ -53,7 +54,8 @@ class FewAuthors(FineTuning):
     """What the clients train of the network: its norms, norms and all biases, low-rank adapters of its kernels, its
     head, or all of it."""
     unit: Literal["author", "speech"] = "author"
-    """Who a client is: an author with all texts, or one speech. Then an author who holds several is not covered."""
+    """Who a client is: an author (a role of one play) with all texts, or one speech. Then an author who holds several
+    is not covered."""
     authors: int = 40
     """The roles with the most text, so many."""
     author_texts: int = 125

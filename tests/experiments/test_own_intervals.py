@@ -112,9 +112,9 @@ def test_names_are_one_for_each_client():
             model, test, 1e-3, {"a": Entry(algorithm, [federation])}, client_names=names
         )
 
-    found = described(experiment(np.array(["x", "y", "z"])), {})
+    found = described(experiment(np.array(["x", "y", "z"])), {}, {})
     assert (found["num_clients"], found["client_names"]) == (3, ["x", "y", "z"])
-    assert "client_names" not in described(experiment(None), {})
+    assert "client_names" not in described(experiment(None), {}, {})
     for names, said in ((["x", "y"], "2 names"), (["x", "y", "x"], "of its own")):
         with pytest.raises(ValueError, match=f"client_names: .*{said}"):
             _ = experiment(names).named_clients

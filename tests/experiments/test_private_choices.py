@@ -269,7 +269,7 @@ def test_every_number_of_a_folder_stands_under_a_name_that_says_what_it_is(stopp
 def test_where_test_records_are_the_clients_own_nothing_is_public(tmp_path):
     settings = changed(CONFIG.settings, {"own_test": True, "seeds": 1})
     experiment = experiment_of(CONFIG, settings)
-    more = {"of_clients": 4, "about": described(experiment, {})}
+    more = {"of_clients": 4, "about": described(experiment, {}, {})}
     record_experiment(tmp_path / "run", "own", settings, experiment, (1, 3), **more)
     for held, of_clients in _recorded(tmp_path / "run"):
         _check_named(held, Public(OF_SCORE, own_test=True), of_clients)
@@ -389,7 +389,7 @@ def test_held_out_records_that_are_declared_public_may_choose(tmp_path):
     settings = changed(CONFIG.settings, given)
     experiment = experiment_of(CONFIG, settings)
     assert experiment.stopping(settings)
-    more = {"of_clients": 4, "about": described(experiment, {})}
+    more = {"of_clients": 4, "about": described(experiment, {}, {})}
     record_experiment(tmp_path / "run", "own", settings, experiment, (1, 3), **more)
     run = experiments.runs.read(tmp_path / "run")
     assert run.summary.not_covered == ()

@@ -66,7 +66,10 @@ def test_a_run_folder_holds_everything(finished):
         "model",
         "secret_seed",
     }
-    settings = json.loads((finished / "config.json").read_text())["settings"]
+    begun = json.loads((finished / "config.json").read_text())
+    summary = json.loads((finished / "summary.json").read_text())
+    assert begun["rounds_planned"] == summary["rounds_planned"]
+    settings = begun["settings"]
     assert settings["rounds"] == 5
     assert settings["local"]["epochs"] == 1
     assert (finished / "accuracy.png").read_bytes()[:4] == b"\x89PNG"

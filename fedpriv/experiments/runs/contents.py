@@ -355,6 +355,7 @@ class Begun:
       noise: by algorithm, what `target_epsilon` found; with `groups.epsilons`, the noise and each group's number.
       solved: likewise, in the config's fields, as in `Summary`; a run of an older version did not record it.
       algorithm_settings: as in `Summary`, likewise.
+      rounds_planned: by algorithm, rounds that are to be trained, likewise.
       own_test, public_held_out: what the experiment says of test records and of held-out ones, see `Experiment`.
       num_clients: of the federation; 0 where it is not known, as in runs of older versions.
       client_names: of each of these, where the config says it.
@@ -374,6 +375,7 @@ class Begun:
     public_held_out: bool = False
     num_clients: int = 0
     client_names: tuple[str, ...] = ()
+    rounds_planned: dict[str, int] = field(default_factory=dict)
 
     def public(self, of_score: Iterable[str]) -> Public:
         """What of all that is measured is public, for a score with metrics of these names."""

@@ -87,14 +87,17 @@ def cleared_folder(folder: Path) -> Path:
     return folder
 
 
-def described(experiment: Experiment, noise: Mapping[str, Any]) -> dict[str, Any]:
-    """What config.json is to say of an experiment, with the noise that was solved for; see `Begun`."""
+def described(
+    experiment: Experiment, noise: Mapping[str, Any], planned: Mapping[str, int]
+) -> dict[str, Any]:
+    """What config.json is to say of an experiment, with the noise that was solved for and the rounds; see `Begun`."""
     entries = experiment.entries
     about: dict[str, Any] = {"noise": dict(noise), "higher": list(experiment.higher)}
     further = {
         "names": experiment.names,
         "solved": {n: dict(entry.solved) for n, entry in entries.items() if entry.solved},
         "algorithm_settings": {n: dict(e.settings) for n, e in entries.items() if e.settings},
+        "rounds_planned": dict(planned),
         "own_test": experiment.own_test,
         "public_held_out": experiment.public_held_out,
         "num_clients": next(iter(entries.values())).federations[0].num_clients,
@@ -180,6 +183,7 @@ class Recorder:
             public_held_out=bool(about.get("public_held_out")),
             num_clients=int(about.get("num_clients", 0)),
             client_names=tuple(about.get("client_names", ())),
+            rounds_planned=dict(about.get("rounds_planned", {})),
         )
         self._about, self._resumed = about, about.get("resumed", [])
         self._sinks = sinks

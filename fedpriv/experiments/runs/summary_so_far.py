@@ -168,24 +168,33 @@ def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:
 
 
 def _planned(begun: Begun, algorithm: str) -> int | None:
-    """Rounds that were to be trained; None where only the config's code can say that."""
+    """Rounds that were to be trained; None where only the config's code can say that, as in runs of older versions."""
+    if algorithm in begun.rounds_planned:
+        return begun.rounds_planned[algorithm]
     own = begun.algorithm_settings.get(algorithm, {})
     if begun.settings.get("stop_at_epsilon") is not None or HOURS in own:
         return None
-    found = own.get("rounds", begun.settings.get("rounds"))
+    return _of_settings(begun, algorithm)
+
+
+def _of_settings(begun: Begun, algorithm: str) -> int | None:
+    """Rounds that the settings allow, of which a budget may leave fewer."""
+    found = begun.algorithm_settings.get(algorithm, {}).get("rounds", begun.settings.get("rounds"))
     return found if isinstance(found, int) else None
 
 
 def _uncounted(begun: Begun, line: Line) -> int:
     """Rounds after the last evaluation that may have been trained, before this stop or one before it.
 
-    Where the models say when to stop, that is all that were planned.
+    Where the models say when to stop, that is all that were planned, or could have been.
     """
     every, planned = begun.settings.get("every"), _planned(begun, line.algorithm) or math.inf
     if not isinstance(every, int) or line.round >= planned:
         return 0
-    if planned < math.inf and any(begun.settings.get(x) for x in ("stop_at", "patience")):
-        return int(planned) - line.round
+    if any(begun.settings.get(x) for x in ("stop_at", "patience")):
+        most = planned if planned < math.inf else _of_settings(begun, line.algorithm) or math.inf
+        if line.round < most < math.inf:
+            return int(most) - line.round
     reached = [line.round, *(again.reached.get(line.algorithm, 0) for again in begun.resumed)]
     return int(min(max(reached) + every, planned)) - line.round
 
@@ -195,7 +204,10 @@ def _report(begun: Begun, line: Line) -> Report:
     if uncounted := _uncounted(begun, line):
         last = f"that no round was trained after {line.round}, the last that was evaluated"
         but = f"{uncounted} more may have been, and count as well"
-        certified = replace(certified, assumptions=(*certified.assumptions, f"{last}: {but}"))
+        own, said = certified.assumptions, (f"{last}: {but}",)
+        # What an infinite epsilon assumes begins with why it is.
+        both = (*said, *own) if math.isfinite(certified.epsilon) else (*own, *said)
+        certified = replace(certified, assumptions=both)
     by_view = {certified.view: groups} if groups else {}
     return Report(
         line.round,

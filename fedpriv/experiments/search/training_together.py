@@ -156,7 +156,7 @@ class Sweep:
     def _train_into(self, folder: Path, prepared: Prepared) -> str:
         point, experiment = prepared.point, prepared.experiment
         settings = replace(point.settings, output=cleared_folder(folder))
-        about = described(experiment, prepared.noise)
+        about = described(experiment, prepared.noise, prepared.planned)
         recorder = Recorder(folder, self._name, settings, about)
         histories: dict[str, History] = {}
         remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}

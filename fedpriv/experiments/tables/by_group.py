@@ -154,11 +154,13 @@ def frame(found: Sequence[Row]) -> pandas.DataFrame:
 
 def _record(group: OfGroup) -> dict[str, Any]:
     row = group.row
+    privacy = row.summary.privacy.get(row.algorithm)
     made: dict[str, Any] = {
         "config": row.summary.config,
         "algorithm": row.algorithm,
         "name": row.name,
         "rounds": row.summary.rounds.get(row.algorithm),
+        "rounds_uncounted": privacy.uncounted if privacy else None,
         "kind": group.of.records,
         "group": group.of.group,
         "statistic": group.of.statistic,
@@ -186,7 +188,6 @@ def _record(group: OfGroup) -> dict[str, Any]:
         }
     if row.below:
         made |= {"above": row.below.algorithm, "above_run": row.below.title}
-    privacy = row.summary.privacy.get(row.algorithm)
     epsilon = privacy.certified["third_party"] if privacy else None
     for part in ("epsilon", "delta", "unit", "view", "relation", "basis"):
         made[part] = getattr(epsilon, part, None)

@@ -197,8 +197,12 @@ def _counting(
     report: Report | None, of: Certificate | Claim | None, letters: dict[str, str], what: str = ""
 ) -> str:
     """An epsilon of the report as `_epsilon` has it, as a lower bound where more rounds may have been trained."""
-    at_least = report and report.uncounted and of and math.isfinite(of.epsilon)
-    return "≥ " * bool(at_least) + _epsilon(of, letters, what)
+    return at_least(report, of) + _epsilon(of, letters, what)
+
+
+def at_least(report: Report | None, of: Certificate | Claim | None) -> str:
+    """The sign before an epsilon of the report that is a lower bound; "" where it counts all rounds, or is infinite."""
+    return "≥ " * bool(report and report.uncounted and of and math.isfinite(of.epsilon))
 
 
 def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str], of: str = "") -> str:

@@ -14,7 +14,7 @@ from fedpriv.experiments.runs.run_names import interesting
 
 BITS = ("bits",)
 SETTING_EPSILON = (NOISE, "target_epsilon", "stop_at_epsilon")
-_End: TypeAlias = Callable[[RunFolder, str], Line]
+_End: TypeAlias = Callable[[RunFolder, str], Line | None]
 
 
 def ends_by_bits(runs: Sequence[RunFolder]) -> list[RunFolder]:
@@ -28,7 +28,8 @@ def ends_by_bits(runs: Sequence[RunFolder]) -> list[RunFolder]:
 def ends_by_epsilon(runs: Sequence[RunFolder]) -> list[RunFolder]:
     """A run for each group of runs that differ in their noise or budget alone; none if any run is in no such group.
 
-    An evaluation is what one of them ended with, its epsilon that of its summary, towards the view it was run for.
+    An evaluation is what one of them ended with, its epsilon that of its summary, towards the view it was run for. What
+    was killed, or still trains, has not ended, and is left out: its epsilon is but a lower bound.
     """
     return _ends(runs, SETTING_EPSILON, _end, _epsilon)
 
@@ -43,7 +44,8 @@ def _ends(
         groups.setdefault(json.dumps([run.config, alike], sort_keys=True), []).append(run)
     if not all(_swept(group, swept) for group in groups.values()):
         return []
-    return [_merged(group, swept, end, place) for group in groups.values()]
+    merged = [_merged(group, swept, end, place) for group in groups.values()]
+    return [run for run in merged if run.lines]
 
 
 def _swept(group: Sequence[RunFolder], swept: Sequence[str]) -> bool:
@@ -59,15 +61,18 @@ def _merged(
     found: dict[str, list[Line]] = {}
     for run in group:
         for name in run.lines:
-            found.setdefault(name, []).append(end(run, name))
+            if last := end(run, name):
+                found.setdefault(name, []).append(last)
     lines = {n: tuple(sorted(of, key=place)) for n, of in found.items()}
     begun = Begun(first.config, settings, higher=first.begun.higher, names=first.begun.names)
     return RunFolder(first.path, begun, lines, None)
 
 
-def _end(run: RunFolder, name: str) -> Line:
+def _end(run: RunFolder, name: str) -> Line | None:
     last = run.lines[name][-1]
     report, view = run.results.privacy[name], run.settings.get("view")
+    if report.uncounted:
+        return None
     view = view if view in report.certified else "third_party"
     numbers = report.operational.get(view)
     mu = numbers.mu if numbers else None

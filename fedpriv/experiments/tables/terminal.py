@@ -22,7 +22,7 @@ from fedpriv.experiments.base.formats import (
 from fedpriv.experiments.runs.contents import Report, Summary
 from fedpriv.experiments.runs.measured import OF_CLIENTS, measured_on
 from fedpriv.experiments.tables.frame import Row
-from fedpriv.experiments.tables.grid import counted, of_planned, on_rounds
+from fedpriv.experiments.tables.grid import at_least, counted, of_planned, on_rounds
 from fedpriv.privacy import SEES, VIEWS, Claim
 from fedpriv.privacy.epsilon_words import hyphenated, meaning_of_epsilon
 
@@ -133,14 +133,17 @@ def _cut_short(summary: Summary) -> bool:
 
 
 def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
-    certified = summary.privacy[name].certified
-    private = summary.privacy[name].is_private
+    privacy = summary.privacy[name]
+    certified = [privacy.certified[view] for view in views]
     solved = list(summary.solved.get(name, {}).values())
     return [
         summary.short_name_of(name),
         mean_and_std(summary.last(name)[summary.metric], summary.metric),
         *[of_planned(summary, name)][: _cut_short(summary)],
-        *(epsilon(certified[view].epsilon) if private else "not private" for view in views),
+        *(
+            at_least(privacy, c) + epsilon(c.epsilon) if privacy.is_private else "not private"
+            for c in certified
+        ),
         *[number(solved[0] if solved else None)][: len(summary.solved)],
         number(summary.uplink_mb_per_client[name]),
         number(summary.downlink_mb_per_client[name]),
@@ -200,7 +203,8 @@ def notes(summary: Summary) -> list[str]:
 def _groups(summary: Summary, views: Sequence[str]) -> list[str]:
     """Epsilons of public groups, the largest of which is in the table."""
     return [
-        f"  {summary.short_name_of(name)}, {view}, {epsilons_by_group(of.group_epsilons[view])}"
+        f"  {summary.short_name_of(name)}, {view}, {'at least, ' * bool(of.uncounted)}"
+        f"{epsilons_by_group(of.group_epsilons[view])}"
         for name, of in summary.privacy.items()
         for view in views
         if view in of.group_epsilons
@@ -254,7 +258,8 @@ def _claims(summary: Summary) -> list[str]:
     for name, privacy in summary.privacy.items():
         if privacy.claimed:
             alike = replace(privacy.claimed, epsilon=0.0)
-            said = f"{summary.short_name_of(name)} {epsilon(privacy.claimed.epsilon)}"
+            shown = at_least(privacy, privacy.claimed) + epsilon(privacy.claimed.epsilon)
+            said = f"{summary.short_name_of(name)} {shown}"
             found.setdefault(alike, []).append(said)
     return [
         f"{', '.join(names)}: {meaning_of_epsilon(claim)}"

@@ -126,13 +126,13 @@ def prepare(
         planned = budget.planned_rounds(experiment.ledger, settings)
         here = environment(strategy) | {"code": user_modules.digests(config)}
         about: dict[str, Any] = {"id": uuid.uuid4().hex, "environment": here, "resumed": []}
-        about |= described(experiment, noise)
+        about |= described(experiment, noise, planned)
         about |= {"secret_seed": True} if has_secret else {}
         if earlier:
             unfinished.check_cost(earlier, partial(experiment.ledger.certify, view="third_party"))
             finished = earlier.finished(planned, settings.keep_model, experiment.stopping(settings))
             going, warning = unfinished.resumed(earlier, here, finished)
-            about = described(experiment, noise) | going
+            about = described(experiment, noise, planned) | going
     if joined.count > 1:
         same = replace(settings, output=None, data_dir=None)
         going_on = [str(earlier is not None), str(has_secret), *finished]
