@@ -32,8 +32,8 @@ def card_of(history: Any) -> Card:
     if own is None:
         notes.append(
             "Its epsilon: not certified here. fp.certify(algorithm, params, federation, rounds, delta) proves one, of "
-            f"all rounds that were planned: {last.round}, or more if on_evaluation ended them. fp.simulate(..., delta=...) "
-            "keeps it beside the curve."
+            f"all rounds that were planned: {last.round}, or more if on_evaluation ended them. "
+            "fp.simulate(..., delta=...) keeps it beside the curve."
         )
     if history.not_covered:
         names = ", ".join(history.not_covered)
