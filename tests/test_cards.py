@@ -185,6 +185,7 @@ def test_a_history_shows_an_epsilon_only_of_a_certificate():
     )
     assert "ε" not in bare.text
     assert "not certified here" in bare.text
+    assert "all rounds that were planned" in bare.text
     assert certified.text.endswith(Shown(CERTIFICATE._repr_html_()).text)
     chosen = replace(history(), not_covered=("train_loss",))
     assert "train_loss" in Shown(chosen._repr_html_()).text

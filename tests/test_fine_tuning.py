@@ -299,6 +299,22 @@ def test_the_certificate_is_constructed_and_says_that_the_base_is_public():
     assert said.startswith(PUBLIC)
 
 
+def test_the_base_of_a_later_run_may_come_from_an_earlier_one():
+    """Which is what all other arrays of a later run are assumed of, too; of a first one, no data are in it."""
+    tuned = fp.models.frozen(LOGISTIC, BASE, "bias")
+    algorithm = fp.dp_fed_avg(tuned.loss, **COMMON, **PRIVATE)
+    before = fp.dp_fed_avg(LOGISTIC.loss, **COMMON, **PRIVATE)
+    first, later = (before, 2), (algorithm, 3, tuned.init)
+    for runs, said in (
+        ([first, later], "it depends on data only through what this view saw of earlier runs"),
+        ([(algorithm, 3), (before, 2, LOGISTIC.init)], "it does not depend on data"),
+    ):
+        params = LOGISTIC.init if runs[0] is first else tuned.init
+        found = fp.certify_together(runs, params, FEDERATION, 1e-3)
+        (of_base,) = (text for text in found.assumptions if "fine-tuned" in text)
+        assert of_base.endswith(f"is public: {said}")
+
+
 @pytest.mark.parametrize("name", ["adapters", "frozen"])
 def test_records_are_protected_alike_and_the_base_is_there_once(name):
     """Not for each client or step: the program closes over its arrays as they are."""

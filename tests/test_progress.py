@@ -17,6 +17,9 @@ import fedpriv as fp
 from fedpriv.certification.traced_round import TracedRound
 from fedpriv.core.waiting import LOG
 from fedpriv.engine import own_progress, progress
+from fedpriv.experiments.accounting.budget import planned_rounds
+from fedpriv.experiments.config.experiment import Entry, Ledger
+from fedpriv.experiments.config.settings import Settings
 from fedpriv.privacy.epsilon_words import short_epsilon
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -165,8 +168,8 @@ def test_it_changes_no_program_and_no_number(said):
     ]
 
 
-def test_a_certificate_is_of_the_rounds_that_ran(tmp_path, said):
-    """Fewer, where the test set ended the run; of one that has ended before, the same."""
+def test_a_certificate_is_of_all_planned_rounds(tmp_path, said):
+    """Also where the test set ended the run, as the models chose the end; of one that has ended before, the same."""
     checkpoints = fp.Checkpoints(tmp_path / "c")
 
     def enough(e):
@@ -175,8 +178,12 @@ def test_a_certificate_is_of_the_rounds_that_ran(tmp_path, said):
     for _ in range(2):
         history = run(delta=DELTA, on_evaluation=enough, checkpoints=checkpoints)
         assert history.rounds[-1] == 4
-        assert history.certificate == certified(4)
+        assert history.certificate == certified(7)
         assert history.certificate.programs == history.programs
+    for rounds, planned in ((5, 7), (4, 7), (9, 9)):  # it has ended: what was planned before counts
+        again = run(delta=DELTA, on_evaluation=enough, checkpoints=checkpoints, rounds=rounds)
+        assert again.rounds[-1] == 4
+        assert again.certificate == certified(planned)
     server = run(delta=DELTA, view="server")
     assert server.certificate == certified(7, view="server")
 
@@ -185,7 +192,7 @@ def test_private_numbers_that_choose_the_last_round_are_not_covered(said):
     chosen = {"not_covered": ("mean_update_norm",), "on_evaluation": lambda e: e.round >= 4}
     history = run(delta=DELTA, progress=True, **chosen)
     assert math.isinf(history.certificate.epsilon)
-    assert history.certificate == certified(4).not_covered(("mean_update_norm",))
+    assert history.certificate == certified(7).not_covered(("mean_update_norm",))
     lines = said()
     assert " eps " not in lines
     assert "not private" in lines
@@ -218,19 +225,54 @@ def test_what_cannot_be_certified_is_refused_before_it_trains(monkeypatch):
     assert trained == []
 
 
+ROWS = 18
+OF_PERSONS = {"x": np.random.default_rng(0).normal(size=(ROWS, 3)).astype(np.float32)}
+OF_PERSONS["y"] = OF_PERSONS["x"].sum(1)
+PERSONS = {"person": np.arange(ROWS) // 6}
+PAIRS = np.arange(ROWS).reshape(6, 3).tolist()
+FOUR = [[0, 1], [2, 3], [4], [5], [*range(6, 12)], [*range(12, 18)]]
+"""Two partitions of the records of three persons: each has two clients, or one has four and the others one."""
+
+
 def test_a_certificate_of_one_seeds_persons_is_not_of_anothers():
-    """Each of four clients has persons of its own; in the second federation one of them holds twice as much."""
-    rows, of = np.arange(12).reshape(4, 3).tolist(), {"x": np.ones((12, 2), np.float32)}
-    persons = np.arange(12), np.array([0, 0, *range(2, 12)])
+    """Each of six clients is a person's; in the second federation one of them has two."""
     one, other = (
-        fp.StreamedFederation.from_arrays(of | {"who": who}, rows, person="who", per_person=6)
-        for who in persons
+        fp.StreamedFederation.from_arrays(OF_PERSONS, PAIRS, person=np.array(who))
+        for who in ([0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 2, 3])
     )
-    traced, asked = fp.trace_round(ALGORITHM, start(), FEDERATION), (3, DELTA, "third_party", ())
-    assert own_progress.Certified(traced, *asked, [one, one]).of(3) == certified(3)
+    traced, asked = fp.trace_round(ALGORITHM, start(), one), (3, DELTA, "third_party", ())
+    alone = fp.certify(ALGORITHM, start(), one, 3, DELTA)
+    assert own_progress.Certified(traced, *asked, [one, one]).of(3) == alone
     with refused("delta: 1e-05; each seed has other persons"):
         own_progress.Certified(traced, *asked, [one, other])
     own_progress.Certified(traced, 3, None, "third_party", (), [one, other])
+
+
+@pytest.mark.parametrize("kind", [fp.Federation, fp.StreamedFederation])
+def test_a_certificate_is_of_what_persons_hold_in_the_worst_partition(kind):
+    """Of the same persons, and in whichever order the seeds come; also of a config's run."""
+    one, other = (kind.from_arrays(OF_PERSONS, rows, **PERSONS) for rows in (PAIRS, FOUR))
+    assert one.persons == other.persons
+    alone = [fp.certify(ALGORITHM, start(), of, 2, DELTA).epsilon for of in (one, other)]
+    assert alone[0] < alone[1]
+    given = {"score": score, "rounds": 2, "every": 2, "strategy": fp.Strategy(), "delta": DELTA}
+    for several in ([one, other], [other, one]):
+        for seeds, federations in (((0, 1), several), ((0,), several[:1])):
+            history = fp.simulate(
+                ALGORITHM, start(), federations, OF_PERSONS, seeds=seeds, progress=False, **given
+            )
+            worst = max(alone) if len(seeds) > 1 else alone[several[0] is other]
+            assert history.certificate.epsilon == worst
+        ledger = Ledger({"a": Entry(ALGORITHM, several)}, DELTA, start())
+        assert ledger.certify("a", 2).epsilon == max(alone)
+        settings = Settings(rounds=2, stop_at_epsilon=0.99 * max(alone))
+        assert planned_rounds(ledger, settings) == {"a": 1}
+
+
+def test_federations_with_and_without_persons_are_not_certified_together():
+    several = [fp.Federation.from_arrays(OF_PERSONS, PAIRS, **how) for how in (PERSONS, {})]
+    with refused("federation: '?1 of 2'?; some seeds"):
+        Ledger({"a": Entry(ALGORITHM, several)}, DELTA, start()).trace("a")
 
 
 def test_what_fedpriv_trains_for_itself_shows_nothing():

@@ -32,12 +32,13 @@ from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_me
 Which: TypeAlias = Literal["only", "first", "later"]
 """Of several runs that are certified together."""
 
-_CLOSING: dict[Which, tuple[str, str]] = {
-    "only": ("the algorithm", "do not depend on data"),
-    "first": ("the first run", "do not depend on data"),
-    "later": ("a later run", "depend on data only through what this view saw of earlier runs"),
+_EARLIER = "on data only through what this view saw of earlier runs"
+_CLOSING: dict[Which, tuple[str, str, str]] = {
+    "only": ("the algorithm", "do not depend on data", "does not depend on data"),
+    "first": ("the first run", "do not depend on data", "does not depend on data"),
+    "later": ("a later run", f"depend {_EARLIER}", f"depends {_EARLIER}"),
 }
-"""Who closes over arrays, and what is assumed of these."""
+"""Who closes over arrays, and what is assumed of these, and of a base."""
 
 
 def assumed(
@@ -69,13 +70,13 @@ def assumed(
         )
     by_rounds = (each for stage in stages for each in closed_over(stage.program, made))
     arrays = [*init_arrays, *by_rounds]
+    run, depend, depends = _CLOSING[which]
     if base := {id(each.array): each.array for each in arrays if each.is_base}.values():
         texts.append(
             f"the base of the model that is fine-tuned ({len(base)} arrays, {dimension([*base])} numbers) is public: "
-            "it does not depend on data"
+            f"it {depends}"
         )
     if names := _names([each for each in arrays if not each.is_base], releases):
-        run, depend = _CLOSING[which]
         texts.append(f"the arrays that {run} closes over ({', '.join(names)}) {depend}")
     if names := sorted({_name(each) for each in _of_draws(samplers)}):
         texts.append(

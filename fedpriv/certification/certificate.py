@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -22,6 +23,7 @@ from fedpriv.certification.persons_held import (
     PersonsHeld,
     also_held_out,
     persons_held,
+    persons_of_seeds,
 )
 from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.stages import stages_of
@@ -81,7 +83,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     out = stages[-1].of.out
     after = out.state, out.metrics
     check_correlated(stages)
-    persons = _persons(algorithm, all_records)
+    persons = _persons(algorithm, [all_records])
     leaves = getattr(all_records, "normalised", ())
     held_out = also_held_out(all_records, algorithm.unit)
     traced = TracedRound(
@@ -95,15 +97,34 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     return traced
 
 
-def _persons(algorithm: Algorithm, federation: Any) -> PersonsHeld | None:
-    """What persons hold, by the classes of clients where these make a difference.
+def of_all_seeds(traced: TracedRound, federations: Sequence[Any]) -> TracedRound:
+    """The round, of which certificates hold for the persons of every seed, whatever its partition is.
+
+    Args:
+      traced: for the first of these.
+      federations: of each seed, or stacked.
 
     Raises:
-      ValueError: a person has several clients, or clients are in groups, and classes differ by the round.
+      ValueError: some have persons, others not; as `trace_round`.
+    """
+    each = [*{id(one): one for one in federations}.values()]
+    if all(one.persons is None for one in each):
+        return traced
+    held_out = next(filter(None, (also_held_out(one, traced.algorithm.unit) for one in each)), "")
+    return traced._replace(persons=_persons(traced.algorithm, each), also_held_out=held_out)
+
+
+def _persons(algorithm: Algorithm, federations: Sequence[Any]) -> PersonsHeld | None:
+    """What persons hold of any of these, by the classes of clients where these make a difference.
+
+    Raises:
+      ValueError: a person has several clients, or clients are in groups, and classes differ by the round; some have
+        persons, others not.
     """
     parts = [part.accounting for _, part in parts_of(algorithm.sampler, 2)]
     grouped = any(part.group_names for part in parts)
-    persons = persons_held(federation, classes_of(algorithm.sampler))
+    classes = classes_of(algorithm.sampler)
+    persons = persons_of_seeds([persons_held(one, classes) for one in federations])
     if persons is None:
         return None
     if persons.most_clients == 1 and not grouped:

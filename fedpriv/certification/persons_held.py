@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedpriv.core.complaints import counted
+from fedpriv.core.complaints import counted, require
 from fedpriv.data.held_out import Rows
 
 
@@ -124,8 +124,34 @@ def _covers(larger: tuple[Held, ...], smaller: tuple[Held, ...]) -> bool:
     return True
 
 
+def persons_of_seeds(each: Sequence[PersonsHeld | None]) -> PersonsHeld | None:
+    """What persons hold in any of several seeds' federations, whose partitions may be others.
+
+    Args:
+      each: of these federations, one or more; None: it has no persons.
+
+    Raises:
+      ValueError: some have persons, others not.
+    """
+    first, *others = each
+    known = [one for one in each if one is not None]
+    remedy = (
+        "some seeds' federations say whose each record is, others do not; give all the same persons"
+    )
+    require(len(known) in (0, len(each)), "federation", f"{len(known)} of {len(each)}", remedy)
+    if first is None or all(other == first for other in others):
+        return first
+    patterns = {pattern for one in known for pattern in one.patterns}
+    return PersonsHeld(
+        tuple(sorted(patterns)),
+        any(one.share_clients for one in known),
+        any(one.have_several for one in known),
+        any(one.bounded for one in known),
+    )
+
+
 def persons_held(federation: Any, classes: Sequence[str] = ()) -> PersonsHeld | None:
-    """What the persons of a federation hold; None where it has none.
+    """What the persons of a federation hold, with any seed's partition; None where it has none.
 
     Args:
       classes: of each client, as `Held.which`; (): all are alike.

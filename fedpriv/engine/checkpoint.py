@@ -106,7 +106,11 @@ class Checkpoints:
 
 
 class Keeper:
-    """A folder of checkpoints, each a file ROUND.npz."""
+    """A folder of checkpoints, each a file ROUND.npz.
+
+    Attributes:
+      planned: rounds that the run was to have whose snapshot was loaded; 0: none was.
+    """
 
     def __init__(
         self,
@@ -119,6 +123,7 @@ class Keeper:
         self._wanted, self._rounds = self._wanted_of(rounds), rounds
         self._round, self._time = 0, time.monotonic()
         self._told = False  # that one cannot be written
+        self.planned = 0
 
     def _wanted_of(self, rounds: int) -> dict[str, Any]:
         """What a checkpoint of a run of so many rounds says, if it is of this one."""
@@ -168,7 +173,7 @@ class Keeper:
                     f"rounds: {self._rounds}; {self._settings.folder} holds a checkpoint of round {snapshot.round}; "
                     "give at least as many, or another folder"
                 )
-            self._round = snapshot.round
+            self._round, self.planned = snapshot.round, int(about["settings"]["rounds"])
             return snapshot
         return None
 

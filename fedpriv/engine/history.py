@@ -172,7 +172,8 @@ class History:
       not_covered: private numbers by which `on_evaluation` could choose the last round, see `simulate`; no certificate
         covers that choice, see `Certificate.not_covered`.
       programs: digests of the rounds that ran; those of a certificate of them, `Certificate.programs`, are the same.
-      certificate: of the rounds that ran, where `simulate` was given a `delta`, and of the commands' runs; else None.
+      certificate: of all planned rounds, also where `on_evaluation` ended them early, as the models then chose the end;
+        where `simulate` was given a `delta`, and of the commands' runs; else None.
     """
 
     seeds: tuple[int, ...]

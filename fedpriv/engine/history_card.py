@@ -31,8 +31,9 @@ def card_of(history: Any) -> Card:
     own, notes = history.certificate, list[str]()
     if own is None:
         notes.append(
-            f"Its epsilon: not certified here. fp.certify(algorithm, params, federation, {last.round}, delta) "
-            "proves one, and fp.simulate(..., delta=...) keeps it beside the curve."
+            "Its epsilon: not certified here. fp.certify(algorithm, params, federation, rounds, delta) proves one, of "
+            f"all rounds that were planned: {last.round}, or more if on_evaluation ended them. "
+            "fp.simulate(..., delta=...) keeps it beside the curve."
         )
     if history.not_covered:
         names = ", ".join(history.not_covered)

@@ -1,4 +1,4 @@
-"""What `simulate` shows by itself, and the certificate of the rounds that it has trained."""
+"""What `simulate` shows by itself, and the certificate of the rounds that it trains."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from fedpriv.certification.certificate import of_all_seeds
 from fedpriv.certification.traced_round import TracedRound
 from fedpriv.core.complaints import require
 from fedpriv.devices.fitting import Compiler
@@ -34,7 +35,8 @@ class Certified:
       rounds: that it is to be trained for.
       delta: probability; None: nothing is certified.
       not_covered: private numbers that may choose the last round.
-      federations: of each seed, or of all; the round was traced for the first.
+      federations: of each seed, or of all; the round was traced for the first. A certificate is of the persons of every
+        seed, who may hold more in one partition than in another.
 
     Raises:
       ValueError: a view without a delta; federations of other persons, of whom the certificate would not be; as
@@ -52,16 +54,18 @@ class Certified:
     ):
         known = delta is not None or view == "third_party"
         require(known, "view", view, "it is that of a certificate; give its delta, too")
-        first, *others = federations if isinstance(federations, list) else [federations]
+        each = federations if isinstance(federations, list) else [federations]
+        first, *others = each
         alike = all(_whose(other) == _whose(first) for other in others)
         remedy = "each seed has other persons; leave it out, and certify each federation"
         require(alike or delta is None, "delta", delta, remedy)
         self.rounds = rounds
         self._is_asked = delta is not None
+        of_every = of_all_seeds(traced, each) if self._is_asked else traced
 
         @cache
         def of(rounds: int, delta: float) -> Certificate:
-            return traced.certify(rounds, delta, view=view).not_covered(not_covered)
+            return of_every.certify(rounds, delta, view=view).not_covered(not_covered)
 
         self._of, self._delta = of, delta or 0.0
         self.of(rounds)  # what cannot be certified is refused before training
@@ -72,7 +76,7 @@ class Certified:
 
 
 def _whose(federation: Any) -> tuple[Any, ...]:
-    """What of a federation decides on a certificate beside the shapes, which are alike."""
+    """What of a federation decides on a certificate beside the shapes, which are alike, and what persons hold."""
     return federation.persons, federation.normalised, federation.held_out_rows is None
 
 

@@ -147,8 +147,9 @@ def simulate(
       programs: what was certified, `certificate.programs`: other rounds are refused. None: whatever is given.
       progress: whether to show, on standard error, the rounds done, the main metric, and the epsilon so far if `delta`
         is given. None: in a notebook or a terminal.
-      delta: probability, in (0, 1), at which the rounds that are trained are certified: `History.certificate`.
-        None: nothing is certified.
+      delta: probability, in (0, 1), at which all `rounds` are certified: `History.certificate`. So they are where
+        `on_evaluation` ends the run, as the models choose the end; where several seeds choose it together, none
+        covers the choice. Of persons it is of those of every seed's federation. None: nothing is certified.
       view: of that certificate, as `certify`.
 
     Raises:
@@ -232,14 +233,17 @@ def simulate(
             strategy = cleanup.enter_context(use(saved.layout))
             if saved.round == rounds or saved.stopped:
                 run.history.state = to_device(saved.carried, carried).state
-                run.history.certificate = certified.of(run.round)
+                # One that had more to train, but for its models, which chose the end.
+                planned = max(rounds, keeper.planned) if keeper and saved.stopped else rounds
+                run.history.certificate = certified.of(planned)
                 return run.history
         shown = OwnProgress(progress, traced, certified, run.round)
         cleanup.callback(shown.close)
         hooks, compiler = hooks._replace(show=shown.evaluated), shown.timed(compiler)
         chunks = cleanup.enter_context(_chunks(training, carried, strategy, run, saved, compiler))
         _train(training, chunks, run, keeper, hooks)
-        run.history.certificate = certified.of(run.round)
+        # Of all rounds also where `on_evaluation` ended it: the models chose the end.
+        run.history.certificate = certified.of(rounds)
     return run.history
 
 

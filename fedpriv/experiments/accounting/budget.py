@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
-from fedpriv.certification.calibration import calibrate_rounds
-from fedpriv.certification.monotone_search import UnreachableError
+from fedpriv.certification.monotone_search import Range, UnreachableError, search
 from fedpriv.core.complaints import require
 from fedpriv.experiments.accounting.found import Found, LedgerOf, given, noise_for, turned
 from fedpriv.experiments.accounting.group_budgets import (
@@ -210,11 +209,16 @@ def planned_rounds(ledger: Ledger, settings: Settings) -> dict[str, int]:
                 f"of the first round of {name}; raise it or the noise"
             )
         if math.isfinite(first):
-            planned[name] = calibrate_rounds(
-                *ledger.of(name),
-                epsilon=settings.stop_at_epsilon,
-                delta=ledger.delta,
-                view=settings.view,
-                at_most=planned[name],
-            )
+            budget = settings.stop_at_epsilon
+            planned[name] = _affordable(ledger, name, budget, settings.view, planned[name])
     return planned
+
+
+def _affordable(ledger: Ledger, name: str, budget: float, view: str, most: int) -> int:
+    """Rounds of an algorithm, of which one is affordable, and all that is certified of a run is counted."""
+
+    def cost(rounds: float) -> float:
+        return ledger.certify(name, int(rounds), view=view).epsilon
+
+    rounds = Range(most, 1, begin=(1, 1), factor=2, whole=True)
+    return int(search(cost, budget, rounds, lambda least: f"stop_at_epsilon: {budget:g}"))

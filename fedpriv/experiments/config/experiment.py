@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedpriv.certification.certificate import of_all_seeds
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.together import certify_traced
 from fedpriv.certification.traced_round import TracedRound
@@ -104,13 +105,14 @@ class Ledger:
         return entry.algorithm, self.params, entry.federations[0]
 
     def trace(self, name: str) -> TracedRound:
-        """What is read off the algorithm's round, which is traced once.
+        """What is read off the algorithm's round, which is traced once; its persons are those of every seed.
 
         Raises:
           ValueError: what `init` or the round is refused for, see `fedpriv.certification.checks.check_launch`.
         """
         if name not in self.traced:
-            self.traced[name] = check_launch(*self.of(name))
+            traced = check_launch(*self.of(name))
+            self.traced[name] = of_all_seeds(traced, self.entries[name].federations)
         return self.traced[name]
 
     def statistics(self, name: str) -> Statistics | None:
