@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedpriv.core.complaints import counted, require
+from fedpriv.core.complaints import require
+from fedpriv.core.terminal_text import counted
 from fedpriv.data.held_out import Rows
 
 

@@ -13,11 +13,6 @@ def require(ok: bool, name: str, value: object, remedy: str) -> None:
         raise ValueError(f"{name}: {shown(value)}; {remedy}")
 
 
-def counted(number: int, thing: str) -> str:
-    """Such as "1 client", or "2 clients"."""
-    return f"{number} {thing}" + "s" * (number != 1)
-
-
 def shown(value: object) -> str:
     """How a complaint shows an argument, in a few words."""
     if isinstance(value, jax.core.Tracer):

@@ -34,5 +34,10 @@ def span(seconds: float) -> str:
     return f"about {seconds / 3600:.2g} h"
 
 
+def counted(number: int, thing: str) -> str:
+    """Such as "1 client", or "2 clients"."""
+    return f"{number} {thing}" + "s" * (number != 1)
+
+
 def _shown(c: str) -> str:
     return c if c.isprintable() else ascii(c)[1:-1]

@@ -9,8 +9,8 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.complaints import counted
 from fedpriv.core.leaves import sizes
+from fedpriv.core.terminal_text import counted
 from fedpriv.core.types import PyTree
 
 

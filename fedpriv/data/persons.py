@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedpriv.core.complaints import counted
+from fedpriv.core.terminal_text import counted
 from fedpriv.data.held_out import Rows
 
 

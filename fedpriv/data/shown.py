@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.core.cards import Card, in_a_line
-from fedpriv.core.complaints import counted
 from fedpriv.core.leaves import sizes
+from fedpriv.core.terminal_text import counted
 
 
 def line_of(federation: Any) -> str:
