@@ -1,4 +1,4 @@
-"""What the field trains with client-level privacy, on one data set: the algorithms of experiments.race.
+"""What the field trains with client-level privacy, on one data set: the algorithms of `fedpriv race`.
 
     fedpriv run race --algorithms dp_fed_avg rand_k --target-epsilon 8
 

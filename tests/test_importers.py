@@ -3,6 +3,8 @@
 Stand-ins follow the two protocols; where the packages are installed, the real ones are read as well.
 """
 
+from collections import deque
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -114,6 +116,26 @@ def test_a_stream_is_its_rows():
     found = from_huggingface(rows, most_rows=4, image="img", label="kind")
     equal(found["image"], GRAY[..., None], np.uint8)
     equal(found["label"], KIND, np.int32)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, deque])
+def test_rows_in_a_list_are_a_stream(kind):
+    """One that has an end, whatever `most_rows` says; a column may be read twice."""
+    rows = kind({"img": image, "kind": k} for image, k in zip(GRAY, KIND, strict=True))
+    found = from_huggingface(rows, most_rows=2, image="img", label="kind", again="kind")
+    equal(found["image"], GRAY[..., None], np.uint8)
+    equal(found["label"], KIND, np.int32)
+    equal(found["again"], KIND, np.int32)
+
+
+def test_a_stream_is_not_read_on_for_a_column_that_it_has_not():
+    """However long it is: its first row says what there is."""
+    given = ({"img": 0, "kind": i} for i in count())
+    with pytest.raises(
+        ValueError, match="label: there is no column 'label' in dataset, only img, kind"
+    ):
+        from_huggingface(given, image="img", label="label")
+    assert next(given)["kind"] == 1
 
 
 def test_a_stream_of_parquet_is_what_the_set_is(datasets, tmp_path, monkeypatch):

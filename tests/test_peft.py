@@ -132,6 +132,19 @@ def test_back_are_the_same_parameters(name, tmp_path):
     jax.tree.map(close, other.merged(scaled), lora.merged(params))
 
 
+@pytest.mark.parametrize("patterns", [{}, None])
+def test_no_pattern_is_none(patterns, tmp_path):
+    """PEFT's own configs may say null."""
+    *_, layers, options, _, _ = case = CASES[next(iter(CASES))]
+    state, _, lora, params = adapted(case)
+    save_peft(tmp_path, lora, params, state, layers, **options)
+    file = tmp_path / "adapter_config.json"
+    said = json.loads(file.read_text()) | {"alpha_pattern": patterns, "rank_pattern": patterns}
+    file.write_text(json.dumps(said))
+    back = load_peft(tmp_path, lora, state, layers, **options)
+    jax.tree.map(np.testing.assert_array_equal, back, params)
+
+
 @pytest.mark.parametrize("alpha", [3.0, None])
 @pytest.mark.parametrize("name", CASES)
 def test_logits_are_those_of_peft(name, alpha, tmp_path, request):

@@ -1,1 +1,1 @@
-"""Level 5: how fast rounds are, beside other libraries and over several hosts: the parts of experiments.benchmark."""
+"""How fast rounds are, beside other libraries and over several hosts: the parts of experiments.benchmark."""

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, check_path
+from fedpriv.core.arguments import Count, Positive, check_path, checked
 from fedpriv.core.array_arguments import check_numbers
 from fedpriv.core.complaints import require
 from fedpriv.core.files import replacing, to_disk
@@ -143,7 +143,8 @@ def load_peft(
 
     Raises:
       ValueError: another model; no such files, or damaged ones; other layers or ranks; what is more than LoRA, such as
-        DoRA, biases, or weights that PEFT initialised by a change of the base; as `save_peft`.
+        DoRA, biases, or weights that PEFT initialised by a change of the base; numbers that are not finite; as
+        `save_peft`.
     """
     check_path("folder", folder, "give the folder of an adapter")
     modules, place = _modules(model, state, layers, flattened), Path(folder)
@@ -242,11 +243,14 @@ def _config_in(file: Path) -> dict[str, Any]:
     """What the file says, if it is of LoRA alone."""
     try:
         config = json.loads(file.read_bytes())
-        numbers = [config["r"], config["lora_alpha"], *config.get("alpha_pattern", {}).values()]
-        if not all(float(number) > 0 for number in numbers):
-            raise ValueError("r or lora_alpha is not above 0")
-        for pattern in config.get("alpha_pattern", {}):
-            re.compile(pattern)
+        for name, patterns, kind in (
+            ("r", "rank_pattern", Count),
+            ("lora_alpha", "alpha_pattern", Positive),
+        ):
+            checked(name, config[name], kind)
+            for pattern, number in (config.get(patterns) or {}).items():
+                re.compile(pattern)
+                checked(f"{patterns} {pattern!r:.100}", number, kind)
     except (
         OSError,
         ValueError,
@@ -298,6 +302,16 @@ def _factors(
     rank = module.adapter.rank
     scale = alpha / (rank**0.5 if config.get("use_rslora") else rank) / module.adapter.factor
     a = channels_last(np.ascontiguousarray(a.T), module.channels).T
-    b = b if scale == 1 else b.astype(np.float64) * scale
-    made = zip("AB", (a, b), strict=True)
-    return {name: jnp.asarray(factor, shapes[name].dtype) for name, factor in made}
+    with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN, which are refused
+        b = b if scale == 1 else b.astype(np.float64) * scale
+        made = {
+            name: jnp.asarray(factor, shapes[name].dtype)
+            for name, factor in zip("AB", (a, b), strict=True)
+        }
+    for name, leaf in made.items():
+        if not jnp.isfinite(leaf).all():
+            raise ValueError(
+                f"{place / WEIGHTS}: {name} of {module.name} is not finite in {leaf.dtype}, with a lora_alpha of "
+                f"{alpha:.6g}; give an adapter of finite numbers"
+            )
+    return made

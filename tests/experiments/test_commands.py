@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import runpy
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def test_each_is_a_module_of_the_checkout_too():
     """`python -m experiments.NAME` is `fedpriv NAME`."""
     for name in commands.listed():
         assert importlib.import_module(f"experiments.{name}").main is loaded(name).main
+
+
+@pytest.mark.parametrize("name", commands.listed())
+def test_its_file_is_no_program(name, capsys):
+    """It does not end as if something had been done."""
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(loaded(name).__file__, run_name="__main__")
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.strip().endswith(f"type: fedpriv {name}")
 
 
 def test_a_command_that_is_not_there(capsys):

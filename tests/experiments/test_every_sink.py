@@ -82,6 +82,48 @@ def test_mlflow_s_files_hold_what_a_database_does(tmp_path, monkeypatch):
     check("mlflow", folder, given)
 
 
+ODD = ["acc@1", "f<0.5", "f>0.5", 'it\'s "so"', "..", "/", "//a", "é:b c-d_e"]
+
+
+@pytest.fixture
+def client():
+    """Of the store of `_offline`."""
+    return pytest.importorskip("mlflow").MlflowClient()
+
+
+def test_mlflow_takes_every_name(client, tmp_path, capsys):
+    """Of metrics and algorithms, each for itself, also where they are given again."""
+    record, *_ = records(made("private").path)
+    metric = next(iter(record["metrics"].values()))
+    given = [
+        record | {"algorithm": name, "metrics": dict.fromkeys(ODD, metric)} for name in ("a", *ODD)
+    ]
+    for _ in range(2):
+        write("mlflow", tmp_path / "r", given, True)
+    assert "warning" not in capsys.readouterr().err
+    runs = client.search_runs([client.get_experiment_by_name("fedpriv").experiment_id])
+    assert sorted(run.data.tags["fedpriv.algorithm"] for run in runs) == sorted(["a", *ODD])
+    for run in runs:
+        assert len(run.data.metrics) == len(scalars(given[0]))
+        assert run.data.metrics["acc_at_1"] == metric["mean"]
+        assert all(
+            len(client.get_metric_history(run.info.run_id, n)) == 1 for n in run.data.metrics
+        )
+
+
+def test_an_experiment_of_mlflow_by_its_number(client, tmp_path, monkeypatch):
+    """Where no name is given, which goes first in MLflow, too."""
+    record = records(made("private").path)[0]
+    numbers = [client.create_experiment(name) for name in ("by number", "by name")]
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", numbers[0])
+    write("mlflow", tmp_path / "r", [record], False)
+    assert len(client.search_runs(numbers[:1])) == 1
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "by name")
+    write("mlflow", tmp_path / "r", [record], False)
+    assert [len(client.search_runs([number])) for number in numbers] == [1, 1]
+    assert client.get_experiment_by_name("fedpriv") is None
+
+
 def test_what_is_released_has_no_private_key_at_any_depth():
     given = {"a": 1, f"b{MARK}": 2, "c": {"d": 3, f"e{MARK}": {"f": 4}, "g": {f"h{MARK}": 5}}}
     assert sinks.released(given) == {"a": 1, "c": {"d": 3, "g": {}}}

@@ -68,6 +68,11 @@ def more(arrays):
     return arrays | {"base_model.model.a.lora_magnitude_vector": np.ones(5)}
 
 
+def of_all(number, kind=np.float64):
+    """Makes every number of the factors this one."""
+    return lambda arrays: {name: np.full(a.shape, number, kind) for name, a in arrays.items()}
+
+
 def fewer(arrays):
     return {name: array for name, array in arrays.items() if ".b." not in name}
 
@@ -90,6 +95,25 @@ ROWS = [
     ("another method", lambda: changed(peft_type="IA3"), CONFIG, "IA3"),
     ("an alpha of zero", lambda: changed(lora_alpha=0), CONFIG, "lora_alpha"),
     ("a text for alpha", lambda: changed(lora_alpha="x"), CONFIG, "'x'"),
+    ("digits for alpha", lambda: changed(lora_alpha="3"), CONFIG, ("lora_alpha", "'3'")),
+    ("True for alpha", lambda: changed(lora_alpha=True), CONFIG, ("lora_alpha", "True")),
+    ("no number for alpha", lambda: changed(lora_alpha=None), CONFIG, ("lora_alpha", "None")),
+    ("an infinite alpha", lambda: changed(lora_alpha=np.inf), CONFIG, ("lora_alpha", "inf")),
+    ("an alpha of NaN", lambda: changed(lora_alpha=np.nan), CONFIG, ("lora_alpha", "nan")),
+    ("an alpha of many digits", lambda: changed(lora_alpha=10**400), CONFIG, ("lora_alpha", "digits")),
+    ("an alpha beyond float32", lambda: changed(weights=of_all(1), lora_alpha=1e60), WEIGHTS, ("B", "1e+60")),
+    ("an infinite product", lambda: changed(lora_alpha=1e308, weights=of_all(1e30)), WEIGHTS, ("B", "1e+308")),
+    ("True for r", lambda: changed(r=True), CONFIG, ("r", "True")),
+    ("digits for r", lambda: changed(r="2"), CONFIG, ("r", "'2'")),
+    ("an infinite r", lambda: changed(r=np.inf), CONFIG, ("r", "inf")),
+    ("digits in a pattern", lambda: changed(alpha_pattern={"a": "3"}), CONFIG, ("alpha_pattern", "'3'")),
+    ("True in a pattern", lambda: changed(alpha_pattern={"a": True}), CONFIG, ("alpha_pattern", "True")),
+    ("an infinite pattern", lambda: changed(alpha_pattern={"a": np.inf}), CONFIG, ("alpha_pattern", "inf")),
+    ("digits in a rank's pattern", lambda: changed(rank_pattern={"a": "3"}), CONFIG, ("rank_pattern", "'3'")),
+    ("patterns of a list", lambda: changed(alpha_pattern=[3]), CONFIG, "list"),
+    ("factors beyond float32", lambda: changed(weights=of_all(1e300)), WEIGHTS, ("A", "float32")),
+    ("infinite factors", lambda: changed(weights=of_all(np.inf, np.float32)), WEIGHTS, ("A", "float32")),
+    ("factors of NaN", lambda: changed(weights=of_all(np.nan, np.float32)), WEIGHTS, ("A", "float32")),
     ("a bad pattern", lambda: changed(alpha_pattern={"(": 1}), CONFIG, "position 0"),
     ("a list", lambda: with_bytes(CONFIG, b"[]"), CONFIG, "list"),
     ("no JSON", lambda: with_bytes(CONFIG, b"{"), CONFIG, "JSONDecodeError"),

@@ -191,6 +191,8 @@ ROWS = [
         "dataset",
         "9",
     ),
+    ("stream: an empty list", lambda: from_huggingface([], x="x"), "dataset", "[]"),
+    ("stream: a list of numbers", lambda: from_huggingface([3], x="x"), "dataset row 0", "3"),
     ("stream: no column", lambda: stream({"y": 1}), "x", "'x'"),
     ("stream: a hole", lambda: stream({"x": 1}, {}), "dataset row 1", "[]"),
     ("stream: no dicts", lambda: stream({"x": 1}, 2), "dataset row 1", "2"),

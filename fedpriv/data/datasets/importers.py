@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ BY_DEFAULT = {"image": "image", "label": "label"}
 def from_huggingface(dataset: Any, *, most_rows: Count = 1_000_000, **columns: str) -> Arrays:
     """One split of a Hugging Face data set, or any table whose columns are `dataset[name]`, as Arrow's or pandas's.
 
-    One that is streamed, or anything else that gives dicts, is read to its end.
+    One that is streamed, or anything else that gives dicts, such as a list, is read to its end.
 
     Pictures, and files of such as `{"bytes": ...}` or in a column `image`, become u8[N, height, width, channels], as
     their EXIF orientation says they are seen. Lists and arrays become [N, ...], and strings an array of strings (client
@@ -33,7 +34,7 @@ def from_huggingface(dataset: Any, *, most_rows: Count = 1_000_000, **columns: s
     Args:
         dataset: a `datasets.Dataset`, such as `load_dataset("mnist")["train"]`, or a table in memory. Files are read by
             `from_parquet`.
-        most_rows: of a stream; one with more is refused, as it may have no end.
+        most_rows: of a stream of unknown length; one with more is refused, as it may have no end.
         columns: name of a leaf = its column, such as `image="img", label="fine_label", client="writer"`; by default
             `image="image", label="label"`.
 
@@ -58,7 +59,8 @@ def imported_values(
     require(not path, name, dataset, "read files by fp.datasets.from_parquet, of this path")
     if is_stream(dataset):
         wanted = (columns or BY_DEFAULT).values()
-        dataset = columns_of_stream(name, dataset, wanted, most_rows)
+        check = partial(columns_named, columns, where=f" in {name}")
+        dataset = columns_of_stream(name, dataset, wanted, most_rows, check)
     if not hasattr(dataset, "__getitem__"):
         raise ValueError(f"{name}: a {type(dataset).__name__} without columns; give a table")
     if _is_of_splits(dataset):

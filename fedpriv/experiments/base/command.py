@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -33,8 +34,14 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
     """A command's `main`: what is wrong with what it is given is one line and exit code 2; Ctrl-C is 130.
 
     An error in the user's own code is its line and exit code 1. Any other bug keeps its traceback; with --traceback,
-    every error does.
+    every error does. Its file, when it is run itself, would do nothing: it says what to type.
     """
+    file = Path(main.__code__.co_filename).resolve()
+    if main.__module__ == "__main__" and file.parent == Path(__file__).parents[1] / "commands":
+        say(
+            f"error: {file.name}: no program of its own; type: fedpriv {file.stem}", file=sys.stderr
+        )
+        sys.exit(2)
 
     @functools.wraps(main)
     def ended(argv: Sequence[str] | None = None, *args: Any, **kwargs: Any) -> int:

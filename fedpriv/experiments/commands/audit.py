@@ -4,7 +4,7 @@ Four audits: of the mechanism, by draws of what a view sees on two neighbours in
 trainings, by thousands of them with and without a canary (`--parts many_runs --runs 4000`: minutes to hours, so only
 when it is asked for; `--canary natural mislabelled` takes weaker ones than the worst case); of one training, by many
 canaries that take the places of clients or records; of the trained models, by membership inference from the loss.
-CONFIG and its fields are those of experiments.run; a folder given as --output gets audit.json and audit.png, and keeps
+CONFIG and its fields are those of `fedpriv run`; a folder given as --output gets audit.json and audit.png, and keeps
 the scores of many runs: the same command goes on where it was stopped, with more --runs it adds to them.
 
 Exit code 1: a certificate is refuted, which is a bug, or training failed; 2: something given was wrong; 130:

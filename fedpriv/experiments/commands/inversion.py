@@ -3,7 +3,7 @@
 iDLG (Zhao, Mopuri, Bilen 2020) on clients with one image each, in the first round from a freshly drawn SigmoidLeNet:
 the label by the last layer's gradient, then Adam(0.1) on a dummy image until its update points as what was seen does.
 Prints a table, leaves inversion.json and victims.png in a folder. Figure 6 of the MSPDQ paper is
-experiments.reproduce's. Exit code 2: something given was wrong; 130: interrupted.
+`fedpriv reproduce`'s. Exit code 2: something given was wrong; 130: interrupted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Options:
     seed: NumberOrZero = 0
     """Seed of the victims, the model and the attack."""
     data_dir: Path | None = None
-    """Folder of prepared data sets, as for experiments.run."""
+    """Folder of prepared data sets, as for `fedpriv run`."""
     output: Path = Path("runs/inversion")
     """Folder to write into."""
     json: bool = False

@@ -2,7 +2,7 @@
 fedpriv privacy [FILE] --verify RUN: whether a run's certificates are right.
 
 Prints epsilon by view, claimed and certified, and draws it over the rounds. CONFIG and its fields are those of
-experiments.run; --output is the folder of privacy.png here, by default runs/CONFIG-privacy. Exit code 2 means that
+`fedpriv run`; --output is the folder of privacy.png here, by default runs/CONFIG-privacy. Exit code 2 means that
 something given was wrong, 1 that a certificate is contradicted.
 """
 

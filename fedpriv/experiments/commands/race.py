@@ -38,7 +38,7 @@ class Options:
     seeds: Number = SEEDS
     """Of what was chosen."""
     data_dir: Path | None = None
-    """Folder of prepared data sets, as for experiments.run."""
+    """Folder of prepared data sets, as for `fedpriv run`."""
     output: Path = Path("runs/race")
     """Folder of the race."""
 

@@ -1,6 +1,6 @@
 """fedpriv report RUN [RUN ...] [--output FILE] [--paper DIR]: what was recorded, as one HTML page.
 
-RUN is a run folder, ended or not, or a folder of such, as experiments.sweep leaves it. The page has curves (mean and
+RUN is a run folder, ended or not, or a folder of such, as `fedpriv sweep` leaves it. The page has curves (mean and
 band over the seeds) by round, by uplink and by certified epsilon, a table, the ledger by view, what the configs differ
 in, and where the numbers come from; with --audits DIR also what an audit by many runs counted, under the curves of an
 attacker's errors. It needs no network. It is written to report.html, in RUN if there is one, else in
@@ -41,7 +41,7 @@ class Options:
     names: tuple[str, ...] | None = None
     """Names of the runs, one each, and of algorithms, as in fed_avg=Ours."""
     audits: tuple[Path, ...] = ()
-    """Output folders of experiments.audit --parts many_runs, whose counts are drawn under the certified curves."""
+    """Output folders of `fedpriv audit --parts many_runs`, whose counts are drawn under the certified curves."""
     metric: tuple[str, ...] | None = None
     """Metrics of the table and of the first charts, of any that were recorded; by default those of the scores."""
     best: bool = False

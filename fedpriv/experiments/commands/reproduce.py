@@ -62,7 +62,7 @@ class Options:
     only: tuple[str, ...] | None = None
     """Train only titles with these words: a config, a row ("top_k p=0.005"). Finished results stay in the table."""
     data_dir: Path | None = None
-    """Folder of prepared data sets, as for experiments.run."""
+    """Folder of prepared data sets, as for `fedpriv run`."""
     output: Path = DEFAULT_OUTPUT
     """Folder of everything."""
 

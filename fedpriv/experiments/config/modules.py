@@ -70,7 +70,7 @@ def load(name: str) -> Config:
         module = importlib.import_module(f"{CONFIGS.__name__}.{name}")
     elif (Path(name) / "config.json").is_file():
         raise ValueError(
-            f"config: {name} is a run folder, from which no code is run; experiments.report shows what was recorded, "
+            f"config: {name} is a run folder, from which no code is run; fedpriv report shows what was recorded, "
             "or give the config itself"
         )
     else:

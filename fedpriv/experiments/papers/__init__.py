@@ -1,1 +1,1 @@
-"""The settings of the papers' experiments, and what the papers print."""
+"""Level 7: the settings of the papers' experiments, and what the papers print."""

@@ -1,4 +1,4 @@
-"""Level 3: what a run folder holds, writing and reading it, TensorBoard and W&B."""
+"""Level 3: what a run folder holds, writing and reading it, TensorBoard, W&B and MLflow."""
 
 from __future__ import annotations
 

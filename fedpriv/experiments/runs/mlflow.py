@@ -1,12 +1,14 @@
 """Records in MLflow: a run per algorithm, grouped by run folder; its step is the round.
 
-`MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME` and the others are MLflow's own. A run that goes on keeps its identity,
-and gets what is not there yet.
+`MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME` or `MLFLOW_EXPERIMENT_ID`, and the others are MLflow's own. A run that
+goes on keeps its identity, and gets what is not there yet. A sink is not told how a run ended: MLflow's status of one
+that failed or was interrupted is FINISHED, too.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +22,8 @@ from fedpriv.experiments.runs.scalars import scalars
 
 IDENTITY = "fedpriv.run"
 """The tag by which a run is found again."""
+# With a slash MLflow's files of accuracy would be a folder, for that of accuracy/std.
+_SPELLED = {"/": ".", "@": "_at_"}
 
 
 class MLflow:
@@ -41,8 +45,7 @@ class MLflow:
         if record["algorithm"] != self._algorithm:
             self._begin(record["algorithm"])
         step, now = record["round"], int(1000 * time.time())
-        # With a slash MLflow's files of accuracy would be a folder, for that of accuracy/std.
-        named = {name.replace("/", "."): value for name, value in scalars(record).items()}
+        named = {_named(name): value for name, value in scalars(record).items()}
         new = [
             Metric(name, value, now, step)
             for name, value in named.items()
@@ -52,7 +55,7 @@ class MLflow:
 
     def _begin(self, algorithm: str) -> None:
         self.close()
-        identity = f"{self._about['id']}-{algorithm}"
+        identity = _named(f"{self._about['id']}-{algorithm}")
         experiment = self._experiment()
         found = self._client.search_runs([experiment], f"tags.`{IDENTITY}` = '{identity}'")
         group = self._folder.resolve().name
@@ -62,7 +65,8 @@ class MLflow:
         )
         self._algorithm, self._run = algorithm, run.info.run_id
         self._client.update_run(self._run, "RUNNING")
-        told = {"config": self._about["config"], **flat(self._about["settings"])}
+        settings = {_named(name): value for name, value in flat(self._about["settings"]).items()}
+        told = {"config": self._about["config"], **settings}
         for name in told.keys() - run.data.params.keys():
             self._client.log_param(self._run, name, told[name])
         # One that was killed while it wrote has the last step of some metrics alone.
@@ -73,7 +77,10 @@ class MLflow:
 
     def _experiment(self) -> str:
         """The id of the experiment."""
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "fedpriv")
+        given = os.environ.get("MLFLOW_EXPERIMENT_ID")
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "" if given else "fedpriv")
+        if not name:
+            return self._client.get_experiment(given).experiment_id
         found = self._client.get_experiment_by_name(name)
         return found.experiment_id if found else self._client.create_experiment(name)
 
@@ -81,3 +88,12 @@ class MLflow:
         if self._run:
             self._client.set_terminated(self._run)
             self._run = ""
+
+
+def _named(name: str) -> str:
+    """A name that MLflow takes; of other characters it has the codes, so that two names stay two."""
+    return re.sub(
+        r"^[./]|[^\w\-. :]",
+        lambda found: _SPELLED.get(found[0] * bool(found.start()), f"_{ord(found[0]):x}_"),
+        name,
+    )

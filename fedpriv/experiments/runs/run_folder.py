@@ -366,7 +366,7 @@ def _runs_in(path: Path) -> tuple[list[Path], list[str]]:
     """The run folders that `path` is or holds, those of a sweep in its order, and what it has not begun."""
     if (path / CONFIG).exists() or _is_release(path):
         return [path], []
-    remedy = "give a run folder of experiments.run, or a folder of them, as from experiments.sweep"
+    remedy = "give a run folder of fedpriv run, or a folder of them, as from fedpriv sweep"
     try:
         every = (p for p in path.iterdir() if (p / CONFIG).exists() or _is_release(p))
         inside = sorted(every, key=_natural)

@@ -152,7 +152,7 @@ def _require_settings(every: Sequence[Point], module: Config) -> None:
     if any(p.settings.statistics is not None for p in every):
         raise ValueError(
             "statistics: a sweep compiles its points before anything is released; leave it out, or run the points one "
-            "by one with experiments.run"
+            "by one with fedpriv run"
         )
     if len({p.settings.metric for p in every}) > 1:
         raise ValueError("metric: one metric compares all points; leave it out of the grid")
@@ -197,7 +197,7 @@ def _require_in_memory(experiment: Experiment) -> None:
         if any(isinstance(federation, StreamedFederation) for federation in entry.federations):
             raise ValueError(
                 f"federation: {name} trains on a StreamedFederation, for which a sweep cannot compile; give a "
-                "Federation in memory, or run the points one by one with experiments.run"
+                "Federation in memory, or run the points one by one with fedpriv run"
             )
 
 
