@@ -166,8 +166,9 @@ def simulate(
         `Evaluation.diagnostics` has the shares.
       UserWarning: once, with their number, of test records that are equal to one that is trained on; and of persons who
         are trained on, where test records have the column that the federation was given as `person`. And at the end,
-        of four evaluations or more, if the test loss (or the perplexity) is above that of the first evaluation, and in
-        half of them or more was above that of the evaluation before.
+        of four evaluations or more, if the test loss (or the perplexity), the mean over the seeds, rose by more than
+        the noise of its evaluations explains, and the accuracy, if there is one, did not rise. That warning's
+        `history` is what `simulate` returns, for one who has made warnings errors.
     """
     check_run(algorithm, params, federation, test, score)
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
@@ -240,6 +241,7 @@ def simulate(
         chunks = cleanup.enter_context(_chunks(training, carried, strategy, run, saved, compiler))
         _train(training, chunks, run, keeper, hooks)
         run.history.certificate = certified.of(run.round)
+    rising_loss_warning.warn(run.history, traced.adds_noise)
     return run.history
 
 
@@ -288,7 +290,6 @@ def _train(
             raise
         if keeper:
             keeper.offer(end, snapshot, now=stopped)
-    rising_loss_warning.warn(run.history)
     run.history.state = _whole(carried).state
 
 
