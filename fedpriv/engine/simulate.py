@@ -235,7 +235,7 @@ def simulate(
                 run.history.state = to_device(saved.carried, carried).state
                 run.history.certificate = certified.of(run.round)
                 return run.history
-        shown = OwnProgress(progress, traced, certified, run.round)
+        shown = OwnProgress(progress, traced, certified, run.round, len(seeds))
         cleanup.callback(shown.close)
         hooks, compiler = hooks._replace(show=shown.evaluated), shown.timed(compiler)
         chunks = cleanup.enter_context(_chunks(training, carried, strategy, run, saved, compiler))
