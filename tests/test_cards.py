@@ -187,6 +187,9 @@ def test_a_history_shows_an_epsilon_only_of_a_certificate():
     assert "not certified here" in bare.text
     assert "all rounds that were planned" in bare.text
     assert certified.text.endswith(Shown(CERTIFICATE._repr_html_()).text)
+    one = Shown(history(1, certificate=CERTIFICATE)._repr_html_())
+    assert "ONE model (one seed)" in certified.text
+    assert "ONE model" not in bare.text + one.text
     chosen = replace(history(), not_covered=("train_loss",))
     assert "train_loss" in Shown(chosen._repr_html_()).text
 

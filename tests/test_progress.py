@@ -2,8 +2,11 @@
 
 import ast
 import io
+import logging
 import math
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -85,8 +88,8 @@ def test_every_evaluation_is_a_line_with_the_certified_epsilon(said, monkeypatch
     history = run(progress=True, delta=DELTA, compiler=compiler_of_one_program())
     head, _, rest = said().partition("fed_avg compiling\n")
     assert " ".join(head.split()) == (
-        "fed_avg: 7 rounds; eps: client level, view third party, add-or-remove adjacency, δ = 1e-05, "
-        "certified (constructed)"
+        "fed_avg: 7 rounds; eps (of ONE model (one seed) released alone): client level, view third party, "
+        "add-or-remove adjacency, δ = 1e-05, certified (constructed)"
     )
     compiled, *lines = rest.splitlines()
     assert compiled.startswith("fed_avg compiled in ")
@@ -199,7 +202,7 @@ def test_private_numbers_that_choose_the_last_round_are_not_covered(said):
 
 
 def test_certifying_takes_a_share_of_the_time_at_most(said, monkeypatch):
-    """Not asked again before rounds have taken longer; the last evaluation has its epsilon always."""
+    """Not asked before rounds have taken so long; the last evaluation has its epsilon always."""
     asked = []
     certify = TracedRound.certify
 
@@ -210,10 +213,89 @@ def test_certifying_takes_a_share_of_the_time_at_most(said, monkeypatch):
     monkeypatch.setattr(TracedRound, "certify", counted)
     monkeypatch.setattr(own_progress, "SHARE", 0.0)
     run(delta=DELTA, progress=True)
-    assert asked == [7, 2]  # of all rounds before training, and once where no time was spent yet
+    assert asked == [7]  # of all rounds before training
     lines = said().splitlines()
-    assert lines[-2].endswith("(round 2)")
+    assert " eps " not in lines[-2]
     assert lines[-1].endswith(f"eps {short_epsilon(certified(7).epsilon)}")
+
+
+def test_a_certificate_is_expected_to_take_as_long_as_the_one_before(said, monkeypatch):
+    """By a clock that a round moves by a second, and a certificate of t rounds by t / 10: their sum stays a fifth."""
+    now, asked, one = [0.0], [], certified(1)
+
+    def certify(self, rounds, *args, **options):
+        asked.append(rounds)
+        now[0] += rounds / 10
+        return replace(one, epsilon=float(rounds))
+
+    monkeypatch.setattr(own_progress.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(TracedRound, "certify", certify)
+    traced = fp.trace_round(ALGORITHM, start(), FEDERATION)
+    certificates = own_progress.Certified(traced, 40, DELTA, "third_party", (), FEDERATION)
+    shown, began = own_progress.OwnProgress(True, traced, certificates, 0, 1), now[0]
+    zero = np.zeros(1)
+    for t in range(1, 40):
+        now[0] += 1.0
+        shown.evaluated(fp.types.Evaluation(t, {"loss": zero}, zero, zero, {}, 1.0))
+        assert sum(asked[1:]) / 10 <= 0.2 * (now[0] - began) + 0.1 * t
+    shown.close()
+    first, *later = asked
+    assert first == 40
+    assert later[0] == 20  # 4 s, as the first took, are a fifth of as many
+    assert len(later) > 1
+    lines = [line for line in said().splitlines() if "/40" in line]
+    assert [" eps " in line for line in lines] == [t >= 20 for t in range(1, 40)]
+
+
+def test_the_first_certificate_is_waited_for_aloud(caplog):
+    with caplog.at_level("INFO", "fedpriv.engine"):
+        run(delta=DELTA)
+    assert "certifying the rounds" in caplog.messages
+
+
+def test_of_several_seeds_the_heading_says_that_the_epsilon_is_of_one(said):
+    """Nothing of it where there is one."""
+    for seeds in ((1,), (1, 2)):
+        run(progress=True, delta=DELTA, seeds=seeds, compiler=compiler_of_one_program())
+        head = said().partition("compiling")[0]
+        assert ("ONE model (one seed) released alone" in " ".join(head.split())) == (len(seeds) > 1)
+
+
+@pytest.mark.parametrize("wanted", [None, True])
+def test_without_a_standard_error_a_run_is_as_ever(wanted, monkeypatch):
+    """As under pythonw, in a service, or after `2>&-`."""
+    monkeypatch.setattr("sys.stderr", None)
+    history = run(progress=wanted, delta=DELTA)
+    assert history.rounds[-1] == 7
+    in_a_kernel(monkeypatch, None)
+    run(progress=wanted)
+
+
+def test_bars_in_two_threads_leave_the_logger_as_it_was(monkeypatch):
+    """However they overlap: the first ends first, or last."""
+    monkeypatch.setattr("sys.stderr", Terminal())
+    before = LOG.level, LOG.propagate, list(LOG.handlers)
+    for first_ends in (True, False):
+        opened, ended = threading.Event(), threading.Event()
+
+        def other(mine=opened, wait=ended):
+            bar = progress.Progress("other", 2)
+            mine.set()
+            wait.wait(10)
+            bar.close()
+
+        bar = progress.Progress("one", 2)
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert opened.wait(10)
+        if first_ends:
+            bar.close()
+            assert LOG.isEnabledFor(logging.INFO)  # the other's still shows
+        ended.set()
+        thread.join(10)
+        bar.close()
+        bar.close()
+        assert (LOG.level, LOG.propagate, list(LOG.handlers)) == before
 
 
 def test_what_cannot_be_certified_is_refused_before_it_trains(monkeypatch):

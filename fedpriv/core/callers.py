@@ -30,8 +30,13 @@ def callers_frame() -> FrameType | None:
     return frame
 
 
-def warn_where_called(said: str, module: str) -> None:
-    """Warns (UserWarning) at the user's line that runs now, once for each line and text; `module` is ours."""
+def warn_where_called(said: str | Warning, module: str) -> None:
+    """Warns at the user's line that runs now, once for each line and text.
+
+    Args:
+      said: a text, for a UserWarning.
+      module: ours that says it.
+    """
     at = callers_frame() or sys._getframe()
     warnings.warn_explicit(
         said,

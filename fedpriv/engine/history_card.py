@@ -11,6 +11,7 @@ from fedpriv.core.terminal_text import printable
 from fedpriv.engine.metric_words import in_percent, with_unit
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import certificate
+from fedpriv.privacy.epsilon_words import OF_ONE_MODEL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,6 +35,10 @@ def card_of(history: Any) -> Card:
             "Its epsilon: not certified here. fp.certify(algorithm, params, federation, rounds, delta) proves one, of "
             f"all rounds that were planned: {last.round}, or more if on_evaluation ended them. "
             "fp.simulate(..., delta=...) keeps it beside the curve."
+        )
+    elif len(history.seeds) > 1:
+        notes.append(
+            f"The epsilon is {OF_ONE_MODEL}; the numbers above are of {len(history.seeds)}."
         )
     if history.not_covered:
         names = ", ".join(history.not_covered)

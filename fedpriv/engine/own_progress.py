@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -13,18 +14,22 @@ import jax
 from fedpriv.certification.certificate import of_all_seeds
 from fedpriv.certification.traced_round import TracedRound
 from fedpriv.core.complaints import require
+from fedpriv.core.waiting import waiting_for
 from fedpriv.devices.fitting import Compiler
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.metric_words import short_metric
 from fedpriv.engine.progress import Progress, is_watched
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate
-from fedpriv.privacy.epsilon_words import meaning_of_epsilon, short_epsilon
+from fedpriv.privacy.epsilon_words import OF_ONE_MODEL, meaning_of_epsilon, short_epsilon
 from fedpriv.proof.seen import View
 from fedpriv.rounds.algorithm import made_by
 
 SHARE = 0.2
-"""Of the time since training began: what it may cost to certify the rounds done, only to show their epsilon."""
+"""Of the time since training began: what it may cost to certify the rounds done, only to show their epsilon.
+
+It is expected to take as long as the time before; that of all rounds, before training, is not counted.
+"""
 
 
 class Certified:
@@ -37,6 +42,9 @@ class Certified:
       not_covered: private numbers that may choose the last round.
       federations: of each seed, or of all; the round was traced for the first. A certificate is of the persons of every
         seed, who may hold more in one partition than in another.
+
+    Attributes:
+      seconds: that the certificate of all rounds took.
 
     Raises:
       ValueError: a view without a delta; federations of other persons, of whom the certificate would not be; as
@@ -68,7 +76,10 @@ class Certified:
             return of_every.certify(rounds, delta, view=view).not_covered(not_covered)
 
         self._of, self._delta = of, delta or 0.0
-        self.of(rounds)  # what cannot be certified is refused before training
+        began = time.perf_counter()
+        with waiting_for("certifying the rounds") if self._is_asked else nullcontext():
+            self.of(rounds)  # what cannot be certified is refused before training
+        self.seconds = time.perf_counter() - began
 
     def of(self, rounds: int) -> Certificate | None:
         """That of so many rounds; None where none is asked for."""
@@ -87,9 +98,17 @@ class OwnProgress:
       wanted: whether to show it; None: where somebody watches.
       certified: of the rounds that are trained.
       done: rounds that an earlier call did.
+      seeds: number of models, of one of which the epsilon is.
     """
 
-    def __init__(self, wanted: bool | None, traced: TracedRound, certified: Certified, done: int):
+    def __init__(
+        self,
+        wanted: bool | None,
+        traced: TracedRound,
+        certified: Certified,
+        done: int,
+        seeds: int,
+    ):
         self._certified, self._bar = certified, None
         shown = is_watched() if wanted is None else wanted
         if not shown or jax.process_index() > 0:
@@ -98,11 +117,13 @@ class OwnProgress:
         whole, heading = certified.of(rounds), None
         self._private = whole is not None and math.isfinite(whole.epsilon)
         if whole is not None:
-            means = f"eps: {meaning_of_epsilon(whole)}" if self._private else "not private"
+            of = f" ({OF_ONE_MODEL})" if seeds > 1 else ""
+            means = f"eps{of}: {meaning_of_epsilon(whole)}" if self._private else "not private"
             heading = f"{rounds} rounds; {means}"
         self._bar = Progress(made_by(traced.algorithm), rounds, heading)
         self._bar.done = done
-        self._epsilon, self._spent, self._began = "", 0.0, time.perf_counter()
+        self._epsilon, self._at, self._spent, self._began = "", 0, 0.0, time.perf_counter()
+        self._next = certified.seconds  # expected of the next certificate: as the one before
 
     def timed(self, compiler: Compiler) -> Compiler:
         """The compiler, which says when it is done."""
@@ -116,16 +137,18 @@ class OwnProgress:
             self._bar.evaluated(e.round, e.seconds, f"{said}{self._so_far(e.round)}")
 
     def _so_far(self, round: int) -> str:
-        """The epsilon of the rounds done, or the last one that there was time for."""
+        """The epsilon of the rounds done, or the last one that there was time for; "" before the first."""
         if not self._private:
             return ""
         began = time.perf_counter()
-        if self._spent <= SHARE * (began - self._began) or round == self._certified.rounds:
+        fits = self._spent + self._next <= SHARE * (began - self._began)
+        if fits or round == self._certified.rounds:
             certificate = self._certified.of(round)
             assert certificate is not None
             self._epsilon, self._at = f" eps {short_epsilon(certificate.epsilon)}", round
-            self._spent += time.perf_counter() - began
-        return self._epsilon + f" (round {self._at})" * (self._at != round)
+            self._next = time.perf_counter() - began
+            self._spent += self._next
+        return self._epsilon + f" (round {self._at})" * (0 < self._at != round)
 
     def close(self) -> None:
         """Ends what is shown."""

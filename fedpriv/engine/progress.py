@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ SHORT = 30.0  # seconds: who waits no longer needs no forecast
 
 def is_watched() -> bool:
     """Whether somebody sees what is written on standard error as it comes: in a notebook or a terminal."""
-    return _in_notebook() or sys.stderr.isatty()
+    return _in_notebook() or getattr(sys.stderr, "isatty", bool)()
 
 
 class Progress:
@@ -39,11 +40,8 @@ class Progress:
             _say(f"{name}: {heading}")
         self._bar = _bar(name, rounds)
         self._waits = _Waits(self._show)
-        self._log = LOG.level, LOG.propagate
         if self._bar is not None:
-            LOG.propagate = LOG.isEnabledFor(logging.INFO)  # to whoever has asked for it
-            LOG.addHandler(self._waits)
-            LOG.setLevel(logging.INFO)
+            _HEARD.add(self._waits)
         self._began = time.perf_counter()
         self._show("compiling", 0)
 
@@ -91,9 +89,7 @@ class Progress:
     def close(self) -> None:
         """Ends what is shown."""
         if self._bar is not None:
-            LOG.removeHandler(self._waits)
-            level, LOG.propagate = self._log
-            LOG.setLevel(level)
+            _HEARD.remove(self._waits)
             self._bar.close()
 
 
@@ -108,6 +104,38 @@ class _Waits(logging.Handler):
         self._show(record.getMessage(), 0)
 
 
+class _Heard:
+    """The engine's logger while bars are shown, in any thread: it is changed at the first, and restored at the last."""
+
+    def __init__(self) -> None:
+        self._lock, self._bars = threading.Lock(), set[_Waits]()
+        self._before = LOG.level, LOG.propagate
+
+    def add(self, waits: _Waits) -> None:
+        """Lets a bar show what the logger says."""
+        with self._lock:
+            if not self._bars:
+                self._before = LOG.level, LOG.propagate
+                LOG.propagate = LOG.isEnabledFor(logging.INFO)  # to whoever has asked for it
+                LOG.setLevel(logging.INFO)
+            self._bars.add(waits)
+            LOG.addHandler(waits)
+
+    def remove(self, waits: _Waits) -> None:
+        """Of a bar that was added; of another it does nothing."""
+        with self._lock:
+            if waits not in self._bars:
+                return
+            LOG.removeHandler(waits)
+            self._bars.remove(waits)
+            if not self._bars:
+                level, LOG.propagate = self._before
+                LOG.setLevel(level)
+
+
+_HEARD = _Heard()
+
+
 def _in_notebook() -> bool:
     """Whether a kernel runs this: a notebook shows what comes at once."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -116,7 +144,7 @@ def _in_notebook() -> bool:
 
 def _bar(name: str, rounds: int) -> Any:
     """A notebook's, where its widgets are installed, else one of text; None where nobody watches."""
-    if not is_watched():
+    if sys.stderr is None or not is_watched():
         return None
     name = printable(name)
     if _in_notebook() and importlib.util.find_spec("ipywidgets"):
@@ -131,6 +159,8 @@ def _bar(name: str, rounds: int) -> Any:
 
 
 def _say(text: str) -> None:
+    if sys.stderr is None:  # a service, or a program without a console
+        return
     lines = wrapped(text, terminal_width(sys.stderr)).split("\n")
     sys.stderr.write("\n".join(map(printable, lines)) + "\n")
     sys.stderr.flush()

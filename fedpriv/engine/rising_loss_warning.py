@@ -11,43 +11,71 @@ LOSSES = ("loss", "perplexity")
 """Metrics that tell it, the first that the score has; no other is known to be a loss."""
 LEAST = 4
 """Evaluations; of fewer nothing is said."""
-REMEDIES = (
-    "the training does not help as it is: try a smaller learning rate or clip norm, fewer trained numbers, more "
-    "clients a round, or less noise"
+FALSE_ALARMS = 0.005
+"""How often it is said of a loss that stays where it is, of independent normal noise alone."""
+REMEDIES = "try a smaller learning rate, or fewer rounds"
+REMEDIES_OF_NOISE = (
+    "try a smaller learning rate or clip norm, fewer trained numbers, fewer rounds, more clients a "
+    "round, or less noise"
 )
 
 
-def warn(history: History) -> None:
-    """Warns of a seed's test loss that is above its first at the end, and rose in half of the evaluations or more.
+class RisingLossWarning(UserWarning):
+    """That the test loss rose.
 
-    An evaluation in which it rose is one above the evaluation before. The first, after the first rounds, has none
-    before it, and counts as one in which it did not. So a curve that falls is never told of, however noisy it is.
+    Attributes:
+      history: of the run, all of it, for one to whom a warning is an error.
+    """
+
+    def __init__(self, said: str, history: History):
+        super().__init__(said)
+        self.history = history
+
+
+def warn(history: History, noisy: bool) -> None:
+    """Warns of a test loss, the mean over the seeds, that rose by more than the noise of its own evaluations.
+
+    It is above its first at the end, and its straight line by least squares rises by more than Student's t test grants
+    to noise around a level. Nothing is said where the accuracy, if there is one, is above its first at the end.
+
+    Args:
+      noisy: whether the training adds noise.
     """
     evaluations = history.evaluations
     if len(evaluations) < LEAST:
         return
-    name = next((name for name in LOSSES if name in evaluations[-1].metrics), None)
+    metrics = evaluations[-1].metrics
+    name = next((name for name in LOSSES if name in metrics), None)
     if name is None:
         return
-    losses = history.metric(name)  # [evaluations, seeds]
-    rises = (np.diff(losses, axis=0) > 0).sum(0)
-    risen = (losses[-1] > losses[0]) & (2 * rises >= len(losses))
-    if not risen.any():
+    curves = {
+        each: history.metric(each).mean(1) for each in (*LOSSES, "accuracy") if each in metrics
+    }
+    accuracy = curves.pop("accuracy", np.zeros(2))
+    if accuracy[-1] > accuracy[0] or not rises(curves[name]):
         return
-    s = int(np.argmax(np.where(risen, losses[-1] - losses[0], -np.inf)))
-    seeds = (
-        ""
-        if len(risen) == 1
-        else f" (seed {history.seeds[s]}; {risen.sum()} of {len(risen)} seeds)"
-    )
+    count = len(history.seeds)
+    of = f" (mean of {count} seeds)" if count > 1 else ""
     values = ", ".join(
-        f"{each} {history.metric(each)[0, s]:.4g} to {history.metric(each)[-1, s]:.4g}"
-        for each in LOSSES
-        if each in evaluations[-1].metrics
+        f"{each} {curve[0]:.4g} to {curve[-1]:.4g}" for each, curve in curves.items()
     )
     first, last = history.rounds[[0, -1]]
-    warn_where_called(
-        f"the test loss rose in {rises[s]} of {len(losses)} evaluations{seeds}, from round {first} to {last}: "
-        f"{values}; {REMEDIES}",
-        __name__,
+    said = (
+        f"the test loss rose over {len(evaluations)} evaluations{of}, from round {first} to {last}: {values}; "
+        f"{REMEDIES_OF_NOISE if noisy else REMEDIES}"
     )
+    warn_where_called(RisingLossWarning(said, history), __name__)
+
+
+def rises(curve: np.ndarray) -> bool:
+    """Whether it does, beyond the noise around its line, and ends above its first."""
+    from scipy.stats import t as student
+
+    if not np.isfinite(curve).all() or curve[-1] <= curve[0]:
+        return False
+    at = np.arange(len(curve)) - (len(curve) - 1) / 2
+    slope = at @ curve / (at @ at)
+    left = curve - curve.mean() - slope * at
+    free = len(curve) - 2
+    deviation = np.sqrt(left @ left / free / (at @ at))
+    return bool(slope > student.ppf(1 - FALSE_ALARMS, free) * deviation)

@@ -167,8 +167,9 @@ def simulate(
         `Evaluation.diagnostics` has the shares.
       UserWarning: once, with their number, of test records that are equal to one that is trained on; and of persons who
         are trained on, where test records have the column that the federation was given as `person`. And at the end,
-        of four evaluations or more, if the test loss (or the perplexity) is above that of the first evaluation, and in
-        half of them or more was above that of the evaluation before.
+        of four evaluations or more, if the test loss (or the perplexity), the mean over the seeds, rose by more than
+        the noise of its evaluations explains, and the accuracy, if there is one, did not rise. That warning's
+        `history` is what `simulate` returns, for one who has made warnings errors.
     """
     check_run(algorithm, params, federation, test, score)
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
@@ -237,13 +238,14 @@ def simulate(
                 planned = max(rounds, keeper.planned) if keeper and saved.stopped else rounds
                 run.history.certificate = certified.of(planned)
                 return run.history
-        shown = OwnProgress(progress, traced, certified, run.round)
+        shown = OwnProgress(progress, traced, certified, run.round, len(seeds))
         cleanup.callback(shown.close)
         hooks, compiler = hooks._replace(show=shown.evaluated), shown.timed(compiler)
         chunks = cleanup.enter_context(_chunks(training, carried, strategy, run, saved, compiler))
         _train(training, chunks, run, keeper, hooks)
         # Of all rounds also where `on_evaluation` ended it: the models chose the end.
         run.history.certificate = certified.of(rounds)
+    rising_loss_warning.warn(run.history, traced.adds_noise)
     return run.history
 
 
@@ -292,7 +294,6 @@ def _train(
             raise
         if keeper:
             keeper.offer(end, snapshot, now=stopped)
-    rising_loss_warning.warn(run.history)
     run.history.state = _whole(carried).state
 
 

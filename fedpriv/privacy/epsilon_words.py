@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fedpriv.privacy.certificate import NOT_COVERED, Certificate, Claim
 
+OF_ONE_MODEL = "of ONE model (one seed) released alone"
+
 
 def short_epsilon(value: float) -> str:
     """An epsilon while training."""

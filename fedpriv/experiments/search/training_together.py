@@ -17,6 +17,7 @@ import jax
 from fedpriv.devices.fitting import fitted
 from fedpriv.devices.layout import Strategy, current, use
 from fedpriv.engine.history import DivergedError, History
+from fedpriv.engine.rising_loss_warning import RisingLossWarning
 from fedpriv.experiments.accounting.found import Found
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.base.writer import held
@@ -222,6 +223,8 @@ class Sweep:
             )
         except DivergedError as diverged:
             error = str(diverged)
+        except RisingLossWarning as rose:  # an error, where warnings are; one point ends no sweep
+            say(f"warning: {rose}", file=sys.stderr)
         self._results[known.key] = Result(prepared.point, algorithm, history, error)
         self.trained += 1
         self.seconds += history.compile_seconds or 0.0

@@ -16,6 +16,7 @@ from fedpriv.devices.fitting import compiled
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
 from fedpriv.engine.history import DivergedError, Evaluation, History, PublicEvaluation
+from fedpriv.engine.rising_loss_warning import RisingLossWarning
 from fedpriv.engine.simulate import simulate
 from fedpriv.experiments.base import signals
 from fedpriv.experiments.base.command import one_line
@@ -76,6 +77,8 @@ def train_algorithms(run: PreparedRun) -> TrainedRun:
         status = "interrupted"
     except OtherRunError as error:  # the data is another, say, at the same place
         status, ended_by = f"failed: {error}; what was recorded stays as it was", error
+    except RisingLossWarning as error:
+        status, ended_by = f"failed: {error}", error
     # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
     except (ValueError, RuntimeError, OSError, MemoryError) as error:
         said, ended_by = outside(error), error
@@ -183,6 +186,9 @@ def train_algorithm(
       progress: whether to show it.
       epsilon_of: what the epsilons shown are of, see `RecordedProgress`.
       options: of `simulate`.
+
+    Raises:
+      RisingLossWarning: where warnings are errors; all is recorded.
     """
     privacy = Privacy(experiment.ledger, algorithm)
     stopping = experiment.stopping(settings)
@@ -248,10 +254,16 @@ def train_algorithm(
     if checkpoints:
         options["checkpoints"] = replace(checkpoints, on_resume=on_resume)
     try:
-        done = simulate_algorithm(algorithm, experiment, settings, strategy, **options)
+        rose = None
+        try:
+            done = simulate_algorithm(algorithm, experiment, settings, strategy, **options)
+        except RisingLossWarning as error:
+            done, rose = error.history, error
         history.compile_seconds = done.compile_seconds
         if recorder and settings.keep_model:
             recorder.models(algorithm, experiment.model, done)
+        if rose:
+            raise rose
     except DivergedError as error:
         history.compile_seconds = error.history.compile_seconds
         raise
