@@ -40,7 +40,7 @@ SEARCHES = {
     "pretrained": "docs/how_to/pretrained",
     "AUC": "docs/how_to/metrics",
     "histogram": "docs/how_to/metrics",
-    "asynchronous": "docs/how_to/server_and_clients",
+    "asynchronous": "docs/how_to/late_clients",
 }
 """A word, and the page that a search for it shows first."""
 

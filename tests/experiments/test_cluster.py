@@ -86,11 +86,11 @@ def test_the_page_names_all_files():
 
 def test_a_job_begins_or_goes_on(submit, tmp_path):
     asked = ("train.sbatch", "runs/a b", "quickstart", "--rounds", "3")
-    started = "fedpriv run quickstart --rounds 3 --output runs/a b\n"
+    started = "python -m fedpriv run quickstart --rounds 3 --output runs/a b\n"
     assert submit(*asked, srun=SAID) == (0, f"--gpu-bind=none {started}", "")
     (tmp_path / "runs" / "a b").mkdir(parents=True)
     (tmp_path / "runs" / "a b" / "config.json").touch()
-    resumed = "fedpriv run --resume runs/a b\n"
+    resumed = "python -m fedpriv run --resume runs/a b\n"
     assert submit(*asked, srun=SAID) == (0, f"--gpu-bind=none {resumed}", "")
 
 
@@ -101,7 +101,7 @@ def test_each_task_of_an_array_has_a_point(submit):
         task = {"SLURM_ARRAY_TASK_ID": str(i)}
         code, out, _ = submit("points.sbatch", "runs/n", "quickstart", srun=SAID, **task)
         assert code == 0
-        assert out.startswith("fedpriv run quickstart --noise-multiplier ")
+        assert out.startswith("python -m fedpriv run quickstart --noise-multiplier ")
         assert out.endswith(f" --output runs/n/{i}\n")
         said.append(out)
     settings = parse(modules.load("quickstart"), "quickstart", shlex.split(said[2])[4:])

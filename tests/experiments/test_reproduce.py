@@ -102,7 +102,7 @@ def test_markdown_has_the_same_with_the_papers_decimals(finished):
     assert "(client, third party, add-or-remove)" in text  # of the claim
     assert "(replace-one)" in text  # of the third party's certificate
     assert "noise_multiplier 2.0" in text
-    for said in ("a tiny table", "seeds: 0 to 1", "revision", "jax ", "experiments.reproduce tiny"):
+    for said in ("a tiny table", "seeds: 0 to 1", "revision", "jax ", "fedpriv reproduce tiny"):
         assert said in text
 
 
