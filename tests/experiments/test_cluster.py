@@ -104,7 +104,7 @@ def test_each_task_of_an_array_has_a_point(submit):
         assert out.startswith("python -m fedpriv run quickstart --noise-multiplier ")
         assert out.endswith(f" --output runs/n/{i}\n")
         said.append(out)
-    settings = parse(modules.load("quickstart"), "quickstart", shlex.split(said[2])[4:])
+    settings = parse(modules.load("quickstart"), "quickstart", shlex.split(said[2])[5:])
     assert (settings.noise_multiplier, settings.clip_norm) == (8, 0.3)
     assert len(set(said)) == last + 1
     task = {"SLURM_ARRAY_TASK_ID": str(last + 1)}
