@@ -56,7 +56,6 @@ def test_a_glossary_is_learned():
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.filterwarnings("ignore:.* training records repeat another")  # made up ones
-@pytest.mark.filterwarnings("ignore:the test loss rose")  # which a page shows
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
 def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
     """A block that begins with the name of a file is that file, which may be imported."""
