@@ -15,7 +15,9 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 ABSOLUTE = re.compile(r"(?<![\w.:/~])(/(?:[\w.-]+/)+|~/|[A-Z]:\\)")
 SAID = {
-    "quickstart": ("fed_avg: 2 rounds; eps: client level, view third party",),
+    "quickstart": (
+        "fed_avg: 2 rounds; eps (of ONE model (one seed) released alone): client level, view third party",
+    ),
     "custom_round": (
         "depends on who takes part",
         "accuracy.png code config.json metrics.jsonl model summary.json",
