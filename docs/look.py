@@ -39,7 +39,7 @@ SEARCHES = {
     "publish": "docs/how_to/publish_a_model",
     "pretrained": "docs/how_to/pretrained",
     "AUC": "docs/how_to/metrics",
-    "histogram": "docs/how_to/metrics",
+    "histogram": "docs/reference/statistics",
     "asynchronous": "docs/how_to/late_clients",
 }
 """A word, and the page that a search for it shows first."""

@@ -167,6 +167,7 @@ def environment(folder: Path, *what: Path | str) -> Path:
     here = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     (site / "others.pth").write_text("\n".join(here))
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
+    options += ["--ignore-installed"]  # the tests' own environment may have it, too
     command = [sys.executable, "-m", "pip", "--python", python, "install", *options]
     subprocess.run([*command, *what], check=True)
     return python

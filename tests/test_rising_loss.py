@@ -28,7 +28,7 @@ def said_of(run):
     return [str(w.message) for w in caught if "test loss rose" in str(w.message)]
 
 
-def of(*curves, name="loss", every=1, noisy=True, accuracy=None):
+def of(*curves, name="loss", every=1, accuracy=None):
     """The warnings of a history with a curve for each seed, and an accuracy that is the same for all."""
     zero = np.zeros(len(curves))
     evaluations = [
@@ -38,7 +38,7 @@ def of(*curves, name="loss", every=1, noisy=True, accuracy=None):
     for e, value in zip(evaluations, accuracy or (), strict=False):
         e.metrics["accuracy"] = zero + value
     history = History(tuple(range(len(curves))), evaluations)
-    return said_of(lambda: rising_loss_warning.warn(history, noisy))
+    return said_of(lambda: rising_loss_warning.warn(history))
 
 
 def rises(curve):
@@ -97,12 +97,6 @@ def test_a_model_that_gets_more_right_is_not_told_of():
     assert of(rose, accuracy=[0.911, 0.908, 0.905, 0.900])
 
 
-def test_less_noise_is_named_only_where_there_is_noise():
-    rose = [1.0, 2.0, 3.0, 4.0]
-    assert "noise" in of(rose)[0]
-    assert "noise" not in of(rose, noisy=False)[0]
-
-
 def test_what_is_no_loss_tells_nothing():
     more = [1.0, 2.0, 3.0, 4.0]
     for name in ("accuracy", "auc", "mean_absolute_error"):
@@ -131,7 +125,6 @@ def test_a_run_says_it(rate, told):
     said = said_of(lambda: uphill(rate))
     begins = "the test loss rose over 5 evaluations, from round 1 to 5: loss "
     assert [s.startswith(begins) for s in said] == [True] * told
-    assert not any("less noise" in s for s in said)
 
 
 def test_where_warnings_are_errors_the_history_is_not_lost():
@@ -156,7 +149,6 @@ def test_a_run_of_the_launcher_says_it(tmp_path):
         lambda: experiments.run("quickstart", **FEW, **SPOILT, folder=tmp_path / "run")
     )
     assert "rose over 8 evaluations (mean of 3 seeds), from round 1 to 8: loss " in said
-    assert "less noise" in said
 
 
 @pytest.mark.slow

@@ -44,7 +44,6 @@ from fedpriv.mechanisms.noise_matrices.factorization import Factorization
 from fedpriv.privacy import Certificate, Seen, certify_seen
 from fedpriv.privacy.rows import Row, featured
 from fedpriv.privacy.sampling.grouped import Strata
-from fedpriv.proof.bound import is_silent
 from fedpriv.proof.row import AnyRow, seen_of
 from fedpriv.proof.seen import NO_OTHERS, View
 from fedpriv.rounds.algorithm import Algorithm, made_at
@@ -288,12 +287,6 @@ class TracedRound(NamedTuple):
         cohorts = [sampler for _, sampler in parts_of(self.algorithm.sampler, 2)]
         places = [each.places for each in self._records]
         return (*cohorts, *places)
-
-    @property
-    def adds_noise(self) -> bool:
-        """Whether a release is known to."""
-        steps = (release.step.mechanism for stage in self.stages for release in stage.releases)
-        return any(not is_silent(step.noise_multiplier) for step in steps)
 
     @property
     def basis(self) -> str:

@@ -13,10 +13,9 @@ LEAST = 4
 """Evaluations; of fewer nothing is said."""
 FALSE_ALARMS = 0.005
 """How often it is said of a loss that stays where it is, of independent normal noise alone."""
-REMEDIES = "try a smaller learning rate, or fewer rounds"
-REMEDIES_OF_NOISE = (
-    "try a smaller learning rate or clip norm, fewer trained numbers, fewer rounds, more clients a "
-    "round, or less noise"
+REMEDIES = (
+    "try a smaller learning rate, or fewer rounds; and against noise a smaller clip norm, fewer trained numbers, or "
+    "more clients a round"
 )
 
 
@@ -32,14 +31,11 @@ class RisingLossWarning(UserWarning):
         self.history = history
 
 
-def warn(history: History, noisy: bool) -> None:
+def warn(history: History) -> None:
     """Warns of a test loss, the mean over the seeds, that rose by more than the noise of its own evaluations.
 
     It is above its first at the end, and its straight line by least squares rises by more than Student's t test grants
     to noise around a level. Nothing is said where the accuracy, if there is one, is above its first at the end.
-
-    Args:
-      noisy: whether the training adds noise.
     """
     evaluations = history.evaluations
     if len(evaluations) < LEAST:
@@ -62,7 +58,7 @@ def warn(history: History, noisy: bool) -> None:
     first, last = history.rounds[[0, -1]]
     said = (
         f"the test loss rose over {len(evaluations)} evaluations{of}, from round {first} to {last}: {values}; "
-        f"{REMEDIES_OF_NOISE if noisy else REMEDIES}"
+        f"{REMEDIES}"
     )
     warn_where_called(RisingLossWarning(said, history), __name__)
 

@@ -245,7 +245,7 @@ def simulate(
         _train(training, chunks, run, keeper, hooks)
         # Of all rounds also where `on_evaluation` ended it: the models chose the end.
         run.history.certificate = certified.of(rounds)
-    rising_loss_warning.warn(run.history, traced.adds_noise)
+    rising_loss_warning.warn(run.history)
     return run.history
 
 
