@@ -48,6 +48,30 @@ def test_it_is_the_matrix(m, form):
     np.testing.assert_array_equal(weights(m), matrix_of(m)[1])
 
 
+@pytest.mark.parametrize(
+    "shape", [(3, 2**15), (2**17,), (70_000, 1), (3000, 17), (5, 3, 2**12 - 1)]
+)
+def test_many_numbers_are_transformed_as_each_vector_alone(shape):
+    """In chunks: to the bit; by itself, under `vmap`, and backwards."""
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    m = padded_length(shape[-1])
+    left = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, m - shape[-1])])
+    details = []
+    while left.shape[-1] > 1:
+        even, odd = left[..., ::2], left[..., 1::2]
+        details.append(np.float32(0.5) * (even - odd))
+        left = np.float32(0.5) * (even + odd)
+    expected = np.concatenate([left, *reversed(details)], axis=-1)
+    np.testing.assert_array_equal(jax.jit(haar)(x), expected)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(haar))(np.stack([x, x]))[1], expected)
+    back = jax.jit(lambda x, c: jax.vjp(haar, x)[1](c))(x, expected)
+    np.testing.assert_allclose(np.vdot(back, x), np.vdot(expected, expected), rtol=1e-4)
+
+
+def test_integers_become_floats():
+    assert haar(jnp.arange(2**16)).dtype == haar(jnp.arange(4)).dtype == np.float32
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_the_inverse_is_exact_whatever_the_padding(form):
     """To 1e-6 of the largest entry; with two leading axes. Two programs in all."""

@@ -27,7 +27,8 @@ from fedpriv.core.materialized import materialized
 Form: TypeAlias = Literal["averaging", "orthonormal"]
 """The paper's, or with (a + b) / sqrt(2) and (a - b) / sqrt(2), which keeps norms and inner products."""
 
-_IN_CACHE = 2**18  # numbers: vectors that are transformed at once, of many
+_CHUNK = 2**15  # numbers: what a CPU's nearest caches hold
+_FINE = 5  # levels of a chunk; those that are left, of 32 times fewer numbers, are of all chunks at once
 _FACTORS = {"averaging": 0.5, "orthonormal": 0.5**0.5}
 
 
@@ -50,13 +51,8 @@ def haar(x: jax.Array, form: Form = "averaging") -> jax.Array:
     check_numbers("x", x)
     form = checked("form", form, Form)
     factor, padded = _FACTORS[form], _padded(x)
-    m = padded.shape[-1]
-    vectors, at_once = padded.reshape(-1, m), max(1, _IN_CACHE // m)
-    if len(vectors) > at_once:
-        coefficients = lax.map(lambda v: _coefficients(v, factor), vectors, batch_size=at_once)
-    else:
-        coefficients = _coefficients(vectors, factor)
-    return coefficients.reshape(padded.shape)
+    vectors = padded.reshape(-1, padded.shape[-1])
+    return _coefficients(vectors, factor=factor).reshape(padded.shape)
 
 
 def haar_norm(x: jax.Array) -> jax.Array:
@@ -74,9 +70,51 @@ def haar_norm(x: jax.Array) -> jax.Array:
     return jnp.sqrt(sum(squares, mean[..., 0] ** 2))
 
 
-def _coefficients(x: jax.Array, factor: float) -> jax.Array:
-    mean, details = _levels(x, factor)
-    return jnp.concatenate([mean, *reversed(details)], axis=-1)
+@materialized
+def _coefficients(x: jax.Array, *, factor: float) -> jax.Array:
+    """f32[vectors, m] -> f32[vectors, m]; of many numbers on a CPU, the fine levels chunk by chunk."""
+    if x.size <= _CHUNK or x.shape[-1] == 1 or jax.default_backend() != "cpu":
+        mean, details = _levels(x, factor)
+        return jnp.concatenate([mean, *reversed(details)], axis=-1)
+    coefficients, means = _fine_levels(x, factor)
+    return lax.dynamic_update_slice(coefficients, _coefficients(means, factor=factor), (0, 0))
+
+
+def _fine_levels(x: jax.Array, factor: float) -> tuple[jax.Array, jax.Array]:
+    """f32[vectors, m] -> the same with the details of the fine levels in their places, and the means that are left.
+
+    A chunk is a part of a vector, or several vectors. It leaves the caches once, as details that nobody reads again.
+    """
+    vectors, m = x.shape
+    length = min(m, _CHUNK)
+    rows, chunks = min(vectors, _CHUNK // length), m // length
+    levels = min(_FINE, length.bit_length() - 1)
+
+    def transform(
+        i: jax.Array, carried: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        coefficients, means = carried
+        row, chunk = (
+            i // chunks * rows,
+            i % chunks,
+        )  # the last rows may be beyond the end: JAX moves them back
+        part = lax.dynamic_slice(x, (row, chunk * length), (rows, length))
+        for level in range(1, levels + 1):
+            details = factor * (part[..., ::2] - part[..., 1::2])
+            at = (m >> level) + chunk * (length >> level)
+            coefficients = lax.dynamic_update_slice(coefficients, details, (row, at))
+            part = _means(part, factor=factor)
+        means = lax.dynamic_update_slice(means, part, (row, chunk * (length >> levels)))
+        return coefficients, means
+
+    dtype = jnp.result_type(x, factor)
+    results = jnp.zeros((vectors, m), dtype), jnp.zeros((vectors, m >> levels), dtype)
+    return lax.fori_loop(0, -(-vectors // rows) * chunks, transform, results)
+
+
+@materialized
+def _means(x: jax.Array, *, factor: float) -> jax.Array:
+    return factor * (x[..., ::2] + x[..., 1::2])
 
 
 def _levels(x: jax.Array, factor: float) -> tuple[jax.Array, list[jax.Array]]:
