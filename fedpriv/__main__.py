@@ -36,11 +36,13 @@ def about() -> str:
     import jax
 
     from fedpriv import __version__
+    from fedpriv.core import large_pages
 
     devices = jax.devices()
     lines = [
         f"fedpriv {__version__}, JAX {jax.__version__}",
         f"devices: {len(devices)} {devices[0].platform} ({devices[0].device_kind})",
+        f"large pages of memory: {'asked for' if large_pages.asked_for() else 'not asked for'}",
     ]
     docs = Path(__file__).parents[1] / "docs"
     site = docs / "_build" / "docs" / "index.html"

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import optax
 
 from experiments.speed import examples
-from experiments.speed.haar_speed import Runs
+from experiments.speed.memory import peak_mb
 from experiments.speed.rivals import comparison
 from experiments.speed.rivals.runner import Rivals
 from experiments.speed.round_speed import PRODUCT, compiled_products
-from experiments.speed.timing import in_turns, machine, ratios, seconds, show, spread
+from experiments.speed.timing import in_turns, machine, page_faults, ratios, seconds, show, spread
 from experiments.speed.transformer import Transformer
 from fedpriv.core.types import Example, Params
 from fedpriv.devices.layout import Strategy
@@ -64,7 +64,8 @@ WORKLOAD = Characters()
 def measure(workload: Characters, repeats: int, rivals: Rivals) -> dict[str, Any]:
     """The transformer's step in turns: matrix product, gradient without privacy, DP-SGD's step, the rivals' steps."""
     params = workload.init(jax.random.key(0))
-    runs = steps(workload, params) | {"product": compiled_products(PRODUCT, Strategy(devices=1))}
+    ours = steps(workload, params)
+    runs = ours | {"product": compiled_products(PRODUCT, Strategy(devices=1))}
     for run in runs.values():
         seconds(run)
     times = in_turns(runs, repeats, rivals.once, calls={"product": 3})
@@ -78,6 +79,9 @@ def measure(workload: Characters, repeats: int, rivals: Rivals) -> dict[str, Any
         **machine(),
         "repeats": repeats,
         "ms": {name: spread([1e3 * t for t in times[name]]) for name in ("dp_sgd", "gradient")},
+        "page_faults": {name: page_faults(run) for name, run in ours.items()},
+        "transient_mb": {name: transient_mb(run) for name, run in ours.items()},
+        "peak_memory_mb": peak_mb(),
         "ratios_to_gradient": ratios(times["dp_sgd"], times["gradient"]),
         "matmul_gflops": spread(limits),
         "fractions_of_matmul": ratios([work / t for t in times["dp_sgd"]], limits),
@@ -85,7 +89,7 @@ def measure(workload: Characters, repeats: int, rivals: Rivals) -> dict[str, Any
     }
 
 
-def steps(workload: Characters, params: Params) -> Runs:
+def steps(workload: Characters, params: Params) -> dict[str, partial[Any]]:
     """The transformer's steps: the private mean of the lot's gradients, and the mean."""
     batch, mask = workload.lot_of_texts(), jnp.ones(workload.lot, bool)
     mechanism = gaussian(workload.clip_norm, workload.noise_multiplier)
@@ -97,6 +101,12 @@ def steps(workload: Characters, params: Params) -> Runs:
     }
 
 
+def transient_mb(step: partial[Any]) -> float:
+    """What XLA allocates for a step beside its arguments and results, in 10^6 bytes."""
+    jitted: Any = step.func
+    return jitted.lower(*step.args).compile().memory_analysis().temp_size_in_bytes / 1e6
+
+
 def table(result: dict[str, Any]) -> str:
     given = (
         f"a step of {result['parameters']:,} parameters on {result['lot']} texts of {result['length']} characters, "
@@ -104,6 +114,9 @@ def table(result: dict[str, Any]) -> str:
     )
     found = {
         **{name: show(each, "ms") for name, each in result["ms"].items()},
+        **{f"{name} allocates": f"{mb:.0f} MB" for name, mb in result["transient_mb"].items()},
+        **{f"{name} faults": f"{n:,} pages" for name, n in result["page_faults"].items()},
+        "peak memory": f"{result['peak_memory_mb']:.0f} MB",
         "dp_sgd / gradient": show(result["ratios_to_gradient"]),
         "matrix product": show(result["matmul_gflops"], "GFLOP/s"),
         "fraction_of_matmul": show(result["fractions_of_matmul"]),

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 
 import fedpriv
 from experiments.speed import examples
+from experiments.speed.memory import peak_mb
 from experiments.speed.rivals import comparison
 from experiments.speed.rivals.runner import Rivals
-from experiments.speed.timing import in_turns, machine, ratios, seconds, show, spread
+from experiments.speed.timing import in_turns, machine, page_faults, ratios, seconds, show, spread
 from experiments.speed.workloads import parameters
 from fedpriv.mechanisms.clipping import coefficients, flat
 from fedpriv.mechanisms.haar import haar, inverse_haar
@@ -64,6 +65,8 @@ def measure(workload: Transform, repeats: int, rivals: Rivals) -> dict[str, Any]
         **machine(),
         "repeats": repeats,
         "ms": {name: spread([1e3 * t for t in times[name]]) for name in runs},
+        "page_faults": {name: page_faults(run) for name, run in runs.items()},
+        "peak_memory_mb": peak_mb(),
         "gb_per_second": {name: spread([gigabytes / t for t in times[name]]) for name in names},
         "fractions_of_copy": {name: ratios(times["copy"], times[name]) for name in names[1:]},
         "ratios_to_dp_sgd": {name: ratios(times[name], times["dp_sgd"]) for name in wavelets},
@@ -135,5 +138,6 @@ def table(result: dict[str, Any]) -> str:
         "dp_sgd": show(times["dp_sgd"], "ms"),
         **{name: show(times[name], "ms") for name in slower},
         **{f"{name} / dp_sgd": show(slower[name]) for name in slower},
+        "peak memory": f"{result['peak_memory_mb']:.0f} MB",
     }
     return comparison.table(result, given, 1, found)

@@ -189,9 +189,10 @@ def described(found: list[Measured], workload: LargeStep) -> dict[str, dict[str,
 
 def table(result: dict[str, Any]) -> str:
     """What `benchmark large` measured, for a reader."""
+    pages = f"large pages {'asked for' if result['large_pages'] else 'not asked for'}"
     texts = {
         "workload": f"{result['workload']}, {result['tokens']:,} tokens, {result['gflop']:.3g} GFLOP",
-        "machine": f"{result['device']}; {result['cores']} core(s); precision {result['precision']}",
+        "machine": f"{result['device']}; {result['cores']} core(s), {pages}; precision {result['precision']}",
         "versions": f"jax {result['jax']}, jaxlib {result['jaxlib']}",
     }
     for name, run in result["runs"].items():

@@ -1,7 +1,8 @@
 """python -m experiments.benchmark page FILE ... [--output DIR]: a table and two pictures of benchmarks.
 
-Each FILE holds the object of one `python -m experiments.benchmark rounds --json`. Writes benchmark.md, shares.png (of
-what limits a workload: the matrix product, or a copy) and peers.png (our speed over that of others).
+Each FILE holds the object of one `python -m experiments.benchmark rounds --json`, or `large --workload H --json`.
+Writes benchmark.md, shares.png (of what limits a workload: the matrix product, or a copy) and peers.png (our speed over
+that of others).
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ ATTENTION = {
     "gradient": "G: its plain gradient",
     "ghost": "G: its step, beside ghost clipping",
 }
+LARGE = {
+    "dp_sgd": "H: DP-SGD's step",
+    "gradient": "H: its plain gradient",
+    "ghost": "H: its step, beside ghost clipping",
+    "micro": "H: its step, beside micro-batches",
+}
 OTHERS = {
     "torch": "PyTorch",
     "torch_vmap": "PyTorch, vmap",
@@ -52,7 +59,7 @@ class Options:
     """Options of the command `benchmark page`."""
 
     files: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FILE")]
-    """Objects of experiments.benchmark rounds --json, one each."""
+    """Objects of experiments.benchmark rounds --json, or large --json, one each."""
     output: Path = Path()
     """Folder to write into."""
 
@@ -66,20 +73,30 @@ class Row(NamedTuple):
     """A row of the benchmarks' page: a workload on so many cores.
 
     Attributes:
+      pages: whether large pages were asked for.
       speed: as text.
+      memory: of the process at most, in 10^6 bytes.
       share: spread of the share of its limit, where it has one.
       ratios: spread of our speed over another's, by its name.
     """
 
     label: str
     cores: int
+    pages: bool
     speed: str
+    memory: float
     share: dict[str, Any] | None
     ratios: dict[str, dict[str, Any]]
 
+    @property
+    def name(self) -> str:
+        """For a picture."""
+        large = ", large pages" if self.pages else ""
+        return f"{self.label}, {self.cores} core{'s' * (self.cores > 1)}{large}"
+
 
 def write(files: Sequence[Path], output: Path) -> Path:
-    """Writes benchmark.md, whose path it returns, shares.png and peers.png into a folder.
+    """Writes benchmark.md, whose path it returns, shares.png and, with others, peers.png into a folder.
 
     Args:
       files: each with the object of one `python -m experiments.benchmark rounds --json`.
@@ -90,18 +107,23 @@ def write(files: Sequence[Path], output: Path) -> Path:
     require(
         len(files) > 0, "files", [], "name what experiments.benchmark rounds --json has printed"
     )
-    found = sorted((row for file in files for row in rows(_read(file))), key=lambda r: r[:2])
+    found = sorted((row for file in files for row in rows(_read(file))), key=lambda r: r[:3])
     output.mkdir(parents=True, exist_ok=True)
     write_text(output / "benchmark.md", table(found))
-    picture([r for r in found if r.share], "share of its limit", output / "shares.png")
-    picture([r for r in found if r.ratios], "speed over theirs", output / "peers.png")
+    pictures = {
+        "shares": ("share of its limit", [row for row in found if row.share]),
+        "peers": ("speed over theirs", [row for row in found if row.ratios]),
+    }
+    for name, (title, chosen) in pictures.items():
+        if chosen:
+            picture(chosen, title, output / f"{name}.png")
     return output / "benchmark.md"
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text())
-        found["workload"], found["cores"]
+        found["workload"], found["cores"], found["large_pages"]
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(
             f"{file}: no object of experiments.benchmark rounds --json; give such"
@@ -110,7 +132,12 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def rows(result: dict[str, Any]) -> Iterator[Row]:
-    workload, cores = result["workload"], result["cores"]
+    """Of one benchmark's object: a round has one, other workloads one for each of their runs."""
+    if result["workload"] == "H":
+        yield from _rows_of_runs(result)
+        return
+    workload, about = result["workload"], (result["cores"], result["large_pages"])
+    memory = result["peak_memory_mb"]
     others = {
         OTHERS.get(n, n): result[f"ratios_to_{n}"]
         for n in result["rivals"]
@@ -118,7 +145,7 @@ def rows(result: dict[str, Any]) -> Iterator[Row]:
     }
     if workload in ROUNDS:
         speed = show(result["clients_per_second"], "clients/s")
-        yield Row(ROUNDS[workload], cores, speed, result["fractions_of_matmul"], others)
+        yield Row(ROUNDS[workload], *about, speed, memory, result["fractions_of_matmul"], others)
         return
     shares = result.get("fractions_of_copy", {})
     if "fractions_of_matmul" in result:
@@ -127,17 +154,33 @@ def rows(result: dict[str, Any]) -> Iterator[Row]:
         ratios = {name: each[run] for name, each in others.items() if run in each}
         ms = result["ms"].get(run, result["ms"]["dp_sgd"])
         if ratios or run in shares or run in result["ms"]:
-            yield Row(label, cores, show(ms, "ms"), shares.get(run), ratios)
+            yield Row(label, *about, show(ms, "ms"), memory, shares.get(run), ratios)
+
+
+def _rows_of_runs(result: dict[str, Any]) -> Iterator[Row]:
+    """Of `large --json`, whose runs have processes and memory of their own."""
+    runs = {name: run for name, run in result["runs"].items() if "ms" in run}
+    for run, label in LARGE.items():
+        theirs = {
+            name.partition(" ")[0]: each for name, each in runs.items() if name.endswith(f" {run}")
+        }
+        ours = theirs.pop("ours", runs["ours dp_sgd"])
+        ratios = {OTHERS.get(name, name): each["ratio"] for name, each in theirs.items()}
+        if ratios:
+            about = (f"{label}, {result['sizes']}", result["cores"], result["large_pages"])
+            yield Row(*about, show(ours["ms"], "ms"), ours["peak_memory_mb"], None, ratios)
 
 
 def table(found: Sequence[Row]) -> str:
     names = list(dict.fromkeys(name for row in found for name in row.ratios))
-    head = ["", "cores", "fedpriv", "share of its limit", *(f"{name}: ratio" for name in names)]
-    lines = [head]
+    head = ["", "cores", "large pages", "fedpriv", "MB", "share of its limit"]
+    lines = [head + [f"{name}: ratio" for name in names]]
     for row in found:
         shares = show(row.share) if row.share else ""
         ratios = [show(row.ratios[name]) if name in row.ratios else "" for name in names]
-        lines.append([row.label, str(row.cores), row.speed, shares, *ratios])
+        pages = "yes" if row.pages else "no"
+        about = [row.label, str(row.cores), pages, row.speed, f"{row.memory:.0f}", shares]
+        lines.append(about + ratios)
     return markdown_table(lines) + "\n"
 
 
@@ -157,10 +200,7 @@ def picture(found: Sequence[Row], title: str, path: Path) -> None:
                     "linestyle": "none",
                 }
                 handles[name] = axes.errorbar([each["median"]], [i], xerr=ends, **look)
-        labels = [
-            f"{row.label}, {row.cores} core{'s' * (row.cores > 1)}" for row in reversed(found)
-        ]
-        axes.set_yticks(range(len(found)), labels)
+        axes.set_yticks(range(len(found)), [row.name for row in reversed(found)])
         scale(axes, "x", log=not shares)
         axes.set_xlabel(title)
         axes.axvline(1.0, color="#5f5f5f", linewidth=0.8)

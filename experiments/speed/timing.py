@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import jax
 import jaxlib
 
+from fedpriv.core import large_pages
 from fedpriv.devices.layout import cores
 
 
@@ -21,6 +24,13 @@ def seconds(run: Callable[[], Any]) -> float:
     began = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - began
+
+
+def page_faults(run: Callable[[], Any]) -> int:
+    """How often the system had to find memory for a page while a timed run went on."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    seconds(run)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
 def medians(times: Sequence[float], group: int) -> list[float]:
@@ -87,6 +97,8 @@ def machine() -> dict[str, Any]:
         "cores": cores(),
         "jax": jax.__version__,
         "jaxlib": jaxlib.__version__,
+        "large_pages": large_pages.asked_for(),
+        "date": date.today().isoformat(),
     }
 
 

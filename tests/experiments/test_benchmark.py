@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import subprocess
 import sys
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments import benchmark
-from experiments.speed import attention_speed, haar_speed, round_speed, rounds, timing
+from experiments.speed import attention_speed, every, haar_speed, round_speed, rounds, timing
 from experiments.speed.rivals import runner
 from experiments.speed.round_speed import compiled_round
 from experiments.speed.workloads import WORKLOADS, Images, Records, parameters
@@ -121,7 +122,8 @@ def spread(median):
 
 def test_a_page_of_several_benchmarks(tmp_path, capsys):
     """A row for each workload, or step of it, and number of cores."""
-    a_round = {
+    about = {"large_pages": False, "peak_memory_mb": 80.4}
+    a_round = about | {
         "workload": "D",
         "cores": 1,
         "clients_per_second": spread(100.0),
@@ -129,6 +131,8 @@ def test_a_page_of_several_benchmarks(tmp_path, capsys):
     }
     a_round |= {"fractions_of_matmul": spread(0.5), "ratios_to_torch": spread(2.0)}
     a_step = {
+        **about,
+        "large_pages": True,
         "workload": "C",
         "cores": 2,
         "rivals": ["opacus"],
@@ -138,21 +142,59 @@ def test_a_page_of_several_benchmarks(tmp_path, capsys):
         "ms": {"haar": spread(4.0), "dp_sgd": spread(5.0)},
         "fractions_of_copy": {"haar": spread(0.4)},
     }
-    files = [tmp_path / f"{i}.json" for i in range(2)]
-    for file, result in zip(files, (a_round, a_step), strict=True):
+    run = {"ms": spread(6.0), "ratio": spread(1.5), "peak_memory_mb": 70.0}
+    runs = {"ours dp_sgd": run, "opacus dp_sgd": run, "opacus ghost": run, "torch dp_sgd": {}}
+    alone = {"workload": "H", "cores": 2, "large_pages": False, "sizes": "small", "runs": runs}
+    files = [tmp_path / f"{i}.json" for i in range(3)]
+    for file, result in zip(files, (a_round, a_step, alone), strict=True):
         file.write_text(json.dumps(result))
     assert main(["page", *map(str, files), "--output", str(tmp_path)]) == 0
     rows = (tmp_path / "benchmark.md").read_text().splitlines()[2:]
     cells = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows]
     assert cells == [
-        ["2", "5 (2.5 to 10) ms", "", "3 (1.5 to 6)", ""],
-        ["2", "4 (2 to 8) ms", "0.4 (0.2 to 0.8)", "", ""],
-        ["1", "100 (50 to 200) clients/s", "0.5 (0.25 to 1)", "", "2 (1 to 4)"],
+        ["2", "yes", "5 (2.5 to 10) ms", "80", "", "3 (1.5 to 6)", ""],
+        ["2", "yes", "4 (2 to 8) ms", "80", "0.4 (0.2 to 0.8)", "", ""],
+        ["1", "no", "100 (50 to 200) clients/s", "80", "0.5 (0.25 to 1)", "", "2 (1 to 4)"],
+        ["2", "no", "6 (3 to 12) ms", "70", "", "1.5 (0.75 to 3)", ""],
+        ["2", "no", "6 (3 to 12) ms", "70", "", "1.5 (0.75 to 3)", ""],
     ]
     assert {file.name for file in tmp_path.glob("*.png")} == {"shares.png", "peers.png"}
     files[0].write_text("{}")
     assert main(["page", str(files[0])]) == 2
     assert "no object of experiments.benchmark rounds --json" in capsys.readouterr().err
+
+
+def test_every_workload_is_measured_once_with_each_size_of_pages(tmp_path, monkeypatch, capsys):
+    """What is there is kept."""
+    asked = []
+    tunables = []
+
+    def run(command, env, **options):
+        asked.append(command[command.index("--workload") + 1])
+        tunables.append(env["GLIBC_TUNABLES"])
+        if asked[-1] == "G" and len(asked) == 3:
+            return subprocess.CompletedProcess(command, 3, "")
+        pages = tunables[-1].endswith("1")
+        result = {
+            "workload": "E",
+            "cores": 1,
+            "large_pages": pages,
+            "peak_memory_mb": 1.0,
+            "rivals": [],
+        }
+        result |= {"clients_per_second": spread(1.0), "fractions_of_matmul": spread(0.5)}
+        return subprocess.CompletedProcess(command, 0, json.dumps(result))
+
+    monkeypatch.setattr(every.subprocess, "run", run)
+    words = ["every", "--workloads", "E", "G", "--output", str(tmp_path)]
+    assert main(words) == 2
+    assert "error: workloads: G failed with exit code 3; see above" in capsys.readouterr().err
+    assert main(words) == 0
+    assert asked == ["E", "E", "G", "G", "G"]
+    assert tunables[:2] == ["glibc.malloc.hugetlb=0", "glibc.malloc.hugetlb=1"]
+    rows = (tmp_path / "benchmark.md").read_text().splitlines()[2:]
+    assert [row.split("|")[3].strip() for row in rows] == ["no", "no", "yes", "yes"]
+    assert main(["every", "--workloads", "X"]) == 2
 
 
 @pytest.mark.slow

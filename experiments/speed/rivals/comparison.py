@@ -47,7 +47,8 @@ def table(
     result: Result, given: str, devices: int, found: Mapping[str, str], how: str | None = None
 ) -> str:
     """What was measured of a benchmark, where, our numbers and the rivals'."""
-    machine = f"{result['device']}; {devices} device(s), {result['cores']} core(s)"
+    pages = f"large pages {'asked for' if result['large_pages'] else 'not asked for'}"
+    machine = f"{result['device']}; {devices} device(s), {result['cores']} core(s), {pages}"
     head = {
         "workload": f"{result['workload']}, {given}",
         "machine": machine if how is None else f"{machine}; {how}",

@@ -8,9 +8,11 @@ from __future__ import annotations
 import gc
 import importlib
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedpriv.core import large_pages
 from fedpriv.experiments.base import signals
 
 HEAD = re.compile(r'"""fedpriv (\w+)[^:]*: (.+?)\.?(?:""")?$')
@@ -30,10 +32,20 @@ def listed() -> dict[str, str]:
 
 def begin() -> None:
     """What a process that is a command does first, before anything heavy is imported."""
+    if is_a_command(sys.orig_argv) and large_pages.missing():
+        large_pages.restart()
     # What imports and tracing make is not garbage: to look for that after every 700 objects, as Python does, takes a
     # tenth of the time to the first evaluation.
     gc.set_threshold(50_000)
     signals.install()
+
+
+def is_a_command(words: Sequence[str]) -> bool:
+    """Whether these started Python as one, by `fedpriv`, `-m fedpriv` or `-m experiments.NAME`."""
+    script, module = Path(words[1]).name if words[1:] else "", ""
+    if "-m" in words[:-1]:
+        module = words[words.index("-m") + 1].partition(".")[0]
+    return script == "fedpriv" or module in ("fedpriv", "experiments")
 
 
 def call(name: str, argv: Sequence[str]) -> int:
