@@ -22,7 +22,6 @@ import fedpriv as fp
 from fedpriv.core.arguments import Probability, Rate
 from fedpriv.data.datasets import Dataset
 from fedpriv.experiments.config import Experiment, Layout, Ledger
-from fedpriv.experiments.config.experiment import Entry
 from fedpriv.experiments.config.fields import (
     Clients,
     Number,
@@ -31,6 +30,7 @@ from fedpriv.experiments.config.fields import (
     each_once,
     mechanism,
 )
+from fedpriv.experiments.config.ledger import Entry
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.mechanisms.described import described, worst_case_of
 

@@ -21,7 +21,7 @@ from fedpriv.certification.traced_round import TracedRound
 from fedpriv.core.waiting import LOG
 from fedpriv.engine import own_progress, progress
 from fedpriv.experiments.accounting.budget import planned_rounds
-from fedpriv.experiments.config.experiment import Entry, Ledger
+from fedpriv.experiments.config.ledger import Entry, Ledger
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.privacy.epsilon_words import short_epsilon
 

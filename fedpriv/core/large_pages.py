@@ -13,6 +13,10 @@ from pathlib import Path
 
 VARIABLE = "GLIBC_TUNABLES"
 TUNABLE = "glibc.malloc.hugetlb"
+ADVICE = (
+    f"{VARIABLE}={TUNABLE}=1, set before Python starts, gives this process large pages of memory: transformers and "
+    "other rounds with large arrays take less time (docs/how_to/large_pages.md)"
+)
 LEAST_GLIBC = (2, 35)
 SYSTEMS = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 """Whom the system gives them: `always [madvise] never` is whoever asks."""

@@ -14,11 +14,12 @@ import numpy as np
 from fedpriv.certification.certificate import check_twice
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.data_checks import check_data
+from fedpriv.core import large_pages
 from fedpriv.core.arguments import Count, Probability, Seed, checked
 from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, Key, Params, State
 from fedpriv.core.user_code import names_user_code
-from fedpriv.core.waiting import waiting_for
+from fedpriv.core.waiting import LOG, waiting_for
 from fedpriv.data.federation import Federation
 from fedpriv.data.held_out_persons import warn_of_tested
 from fedpriv.data.repeated import warn_of_trained
@@ -184,6 +185,8 @@ def simulate(
     warn_of_trained(test, [(one.examples, rows_trained_on(one)) for one in each])
     for one in {id(one): one for one in each}.values():
         warn_of_tested(test, one)
+    if jax.default_backend() == "cpu" and large_pages.missing():
+        LOG.info("%s", large_pages.ADVICE)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = per_seed(federation, len(seeds))
         roots = roots_of_seeds(seeds, secret_seed)

@@ -13,7 +13,7 @@ from configs import mspdq_mnist, quickstart
 from fedpriv.certification import calibration
 from fedpriv.experiments.accounting import budget
 from fedpriv.experiments.commands import run, sweep
-from fedpriv.experiments.config.experiment import image
+from fedpriv.experiments.config.ledger import image
 from fedpriv.experiments.config.made import ledger_of
 from fedpriv.experiments.config.settings import Settings, View
 from fedpriv.experiments.runs.contents import Summary

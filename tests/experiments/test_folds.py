@@ -13,8 +13,9 @@ from configs import dp_scaffold_synthetic, quickstart
 from fedpriv import experiments
 from fedpriv.data.datasets import Dataset
 from fedpriv.experiments.base.spread import Spread
-from fedpriv.experiments.config.experiment import Entry, Experiment, federations
+from fedpriv.experiments.config.experiment import Experiment, federations
 from fedpriv.experiments.config.folds import held_out, without_fold
+from fedpriv.experiments.config.ledger import Entry
 from fedpriv.experiments.config.made import experiment_of, ledger_of
 from fedpriv.experiments.config.settings import changed
 from fedpriv.experiments.search import choose

@@ -19,8 +19,8 @@ from fedpriv.core.json_values import plain
 from fedpriv.experiments.accounting import budget
 from fedpriv.experiments.accounting.found import GroupsFound, read_back
 from fedpriv.experiments.commands import run
-from fedpriv.experiments.config.experiment import Ledger, blank, image
 from fedpriv.experiments.config.groups import Groups
+from fedpriv.experiments.config.ledger import Ledger, blank, image
 from fedpriv.experiments.config.made import ledger_of
 from fedpriv.experiments.papers import fed_smp
 from fedpriv.experiments.tables import terminal

@@ -17,7 +17,7 @@ from fedpriv import experiments
 from fedpriv.experiments.accounting import budget
 from fedpriv.experiments.commands import privacy
 from fedpriv.experiments.config import statistics
-from fedpriv.experiments.config.experiment import Entry, Ledger, image, text
+from fedpriv.experiments.config.ledger import Entry, Ledger, image, text
 from fedpriv.experiments.config.made import experiment_of, ledger_of
 from fedpriv.experiments.config.statistics import axis_of, limits_of, planned
 from fedpriv.experiments.runs.run_folder import read

@@ -16,7 +16,8 @@ from fedpriv.experiments.accounting.group_budgets import (
     for_groups,
     groups_reached,
 )
-from fedpriv.experiments.config.experiment import Entry, Experiment, Ledger
+from fedpriv.experiments.config.experiment import Experiment
+from fedpriv.experiments.config.ledger import Entry, Ledger
 from fedpriv.experiments.config.made import ledger_of
 from fedpriv.experiments.config.modules import Config
 from fedpriv.experiments.config.settings import Settings

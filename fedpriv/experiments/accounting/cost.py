@@ -31,7 +31,7 @@ from fedpriv.experiments.base.formats import (
     spread_over_clients,
 )
 from fedpriv.experiments.config import modules
-from fedpriv.experiments.config.experiment import Ledger
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.experiments.config.made import ledger_of
 from fedpriv.experiments.config.modules import Config
 from fedpriv.experiments.config.settings import Settings, View, changed

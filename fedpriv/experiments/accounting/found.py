@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from fedpriv.certification.calibration import calibrate_noise, calibrate_together
 from fedpriv.core.json_values import flat, plain
-from fedpriv.experiments.config.experiment import Ledger
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.experiments.config.settings import AnySettings, Settings
 from fedpriv.experiments.runs.unfinished import Earlier
 from fedpriv.mechanisms.integers import WrapsError

@@ -9,8 +9,8 @@ from typing import Any
 from fedpriv.certification.group_budgets import calibrate_groups
 from fedpriv.certification.monotone_search import Range, UnreachableError, search
 from fedpriv.experiments.accounting.found import GroupsFound, LedgerOf, given, noise_for
-from fedpriv.experiments.config.experiment import Ledger
 from fedpriv.experiments.config.groups import Groups
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.rounds.algorithm import Algorithm
 

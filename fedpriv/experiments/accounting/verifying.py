@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fedpriv.core.terminal_text import wrapped
 from fedpriv.experiments.accounting.budget import made, planned_rounds
 from fedpriv.experiments.accounting.found import recorded_noise
-from fedpriv.experiments.config.experiment import Ledger
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.experiments.config.made import ledger_of
 from fedpriv.experiments.config.modules import Config
 from fedpriv.experiments.config.settings import Settings

@@ -12,8 +12,9 @@ import jax
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy
 from fedpriv.experiments.config import public
-from fedpriv.experiments.config.experiment import Entry, Experiment, Ledger
+from fedpriv.experiments.config.experiment import Experiment
 from fedpriv.experiments.config.folds import without_fold
+from fedpriv.experiments.config.ledger import Entry, Ledger
 from fedpriv.experiments.config.public import Public
 from fedpriv.experiments.config.settings import Layout, Settings
 from fedpriv.experiments.config.statistics import planned

@@ -12,7 +12,7 @@ import fedpriv as fp
 from fedpriv.core.arguments import Decay, Probability, Rate
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset
-from fedpriv.experiments.config.experiment import Entry, Experiment, Ledger, blank
+from fedpriv.experiments.config.experiment import Experiment
 from fedpriv.experiments.config.fields import (
     Clients,
     Number,
@@ -21,6 +21,7 @@ from fedpriv.experiments.config.fields import (
     each_once,
     mechanism,
 )
+from fedpriv.experiments.config.ledger import Entry, Ledger, blank
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.experiments.papers.fed_smp import Local
 from fedpriv.rounds.algorithm import Algorithm

@@ -16,7 +16,7 @@ from fedpriv.core.complaints import require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.engine.simulate import Measure
-from fedpriv.experiments.config.experiment import Entry, Experiment, Ledger
+from fedpriv.experiments.config.experiment import Experiment
 from fedpriv.experiments.config.fields import (
     Number,
     NumberOrZero,
@@ -26,6 +26,7 @@ from fedpriv.experiments.config.fields import (
     each_once,
     mechanism,
 )
+from fedpriv.experiments.config.ledger import Entry, Ledger
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.experiments.papers.dp_scaffold_authors import with_one_seed
 from fedpriv.mechanisms.per_example import Gradients

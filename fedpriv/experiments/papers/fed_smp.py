@@ -18,7 +18,7 @@ from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset, MissingDataError
 from fedpriv.engine.simulate import Measure, evaluate
-from fedpriv.experiments.config.experiment import Entry, Experiment, Ledger, blank
+from fedpriv.experiments.config.experiment import Experiment
 from fedpriv.experiments.config.fields import (
     Clients,
     Number,
@@ -31,6 +31,7 @@ from fedpriv.experiments.config.fields import (
 from fedpriv.experiments.config.folds import without_fold
 from fedpriv.experiments.config.groups import NO_GROUPS, Groups
 from fedpriv.experiments.config.integers import InIntegers
+from fedpriv.experiments.config.ledger import Entry, Ledger, blank
 from fedpriv.experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv.models.modules import Weights
 from fedpriv.rounds.algorithm import Algorithm

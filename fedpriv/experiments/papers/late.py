@@ -17,7 +17,7 @@ from fedpriv.core.arguments import Probability, checked
 from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset
-from fedpriv.experiments.config.experiment import Entry, Experiment, Ledger, blank, federations
+from fedpriv.experiments.config.experiment import Experiment, federations
 from fedpriv.experiments.config.fields import (
     Clients,
     Number,
@@ -28,6 +28,7 @@ from fedpriv.experiments.config.fields import (
     each_once,
     mechanism,
 )
+from fedpriv.experiments.config.ledger import Entry, Ledger, blank
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.experiments.papers.fed_smp import Local
 from fedpriv.experiments.papers.hours import Law, Speeds

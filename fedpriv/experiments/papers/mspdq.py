@@ -15,8 +15,9 @@ from fedpriv.core.arguments import Decay, Probability, Rate
 from fedpriv.core.complaints import require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
-from fedpriv.experiments.config.experiment import Entry, Experiment, Ledger, blank, federations
+from fedpriv.experiments.config.experiment import Experiment, federations
 from fedpriv.experiments.config.fields import Number, NumberOrZero, Single, check_each, each_once
+from fedpriv.experiments.config.ledger import Entry, Ledger, blank
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.rounds.algorithm import Algorithm
 

@@ -14,7 +14,8 @@ import fedpriv as fp
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
-from fedpriv.experiments.config.experiment import Entry, Experiment, Ledger, federations
+from fedpriv.experiments.config.experiment import Experiment, federations
+from fedpriv.experiments.config.ledger import Entry, Ledger
 from fedpriv.experiments.papers.wavelet_algorithms import METHODS, Clipped, Maker
 from fedpriv.experiments.papers.wavelet_settings import Wavelet
 

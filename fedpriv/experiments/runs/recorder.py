@@ -36,7 +36,8 @@ from fedpriv.experiments.base.formats import GroupEpsilons
 from fedpriv.experiments.base.outside_errors import outside
 from fedpriv.experiments.base.provenance import provenance
 from fedpriv.experiments.base.terminal import say
-from fedpriv.experiments.config.experiment import Experiment, Ledger
+from fedpriv.experiments.config.experiment import Experiment
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.experiments.runs.client_lines import CLIENTS, ClientLine
 from fedpriv.experiments.runs.contents import Begun, Line, Report, Summary

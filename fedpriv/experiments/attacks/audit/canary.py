@@ -11,7 +11,7 @@ import numpy as np
 from fedpriv.attacks.canary_messages import Data
 from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.data.federation import Federation
-from fedpriv.experiments.config.experiment import Ledger
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.privacy import Certificate, Claim, Seen
 from fedpriv.privacy.played import is_drawable
 

@@ -23,7 +23,8 @@ from fedpriv.experiments.attacks.audit.repeated_training import (
 )
 from fedpriv.experiments.attacks.audit.row import LIKELY, Row, Unaudited, rows_of
 from fedpriv.experiments.base.time_left import Remaining
-from fedpriv.experiments.config.experiment import Experiment, Ledger
+from fedpriv.experiments.config.experiment import Experiment
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.privacy import Certificate
 from fedpriv.privacy.played import plays_of

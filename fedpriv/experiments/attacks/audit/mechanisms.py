@@ -15,7 +15,7 @@ from fedpriv.certification.traced_round import TracedRound
 from fedpriv.experiments.accounting.cost import Account, accounts
 from fedpriv.experiments.attacks.audit.row import LIKELY, SURE, Row, Unaudited
 from fedpriv.experiments.base.time_left import Remaining
-from fedpriv.experiments.config.experiment import Ledger
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.mechanisms.described import scaling_of, worst_case_of
 from fedpriv.pairs.parts import draws_of
 from fedpriv.privacy.played import Plays, is_drawable, plays_of

@@ -13,7 +13,8 @@ from fedpriv.core.types import Example
 from fedpriv.devices.layout import Strategy
 from fedpriv.experiments.attacks.audit.one_run import trained
 from fedpriv.experiments.base.time_left import Remaining
-from fedpriv.experiments.config.experiment import Entry, Experiment
+from fedpriv.experiments.config.experiment import Experiment
+from fedpriv.experiments.config.ledger import Entry
 from fedpriv.experiments.config.settings import Settings
 
 MOST_RECORDS = 10_000

@@ -20,7 +20,8 @@ from fedpriv.experiments.attacks.audit.canary import SEEN, seen_of
 from fedpriv.experiments.attacks.audit.mechanisms import LIMITS, exact_pair, parts_of
 from fedpriv.experiments.attacks.audit.row import LIKELY, Row, Unaudited, rows_of
 from fedpriv.experiments.base.time_left import Remaining
-from fedpriv.experiments.config.experiment import Entry, Experiment, Ledger
+from fedpriv.experiments.config.experiment import Experiment
+from fedpriv.experiments.config.ledger import Entry, Ledger
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.privacy import Certificate
 from fedpriv.rounds.algorithm import Algorithm

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.experiments.attacks.audit.canary import bounded
-from fedpriv.experiments.config.experiment import Ledger
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.privacy import Certificate, Claim
 
 LIKELY = 0.05

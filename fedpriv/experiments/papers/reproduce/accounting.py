@@ -12,7 +12,7 @@ from typing import Any
 
 from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.experiments.config import modules
-from fedpriv.experiments.config.experiment import Ledger
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.experiments.config.made import ledger_of
 from fedpriv.experiments.config.settings import changed
 from fedpriv.experiments.papers.reproduce.item import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedpriv.experiments.base.formats import NAMES
 from fedpriv.experiments.config import modules
-from fedpriv.experiments.config.experiment import Ledger
+from fedpriv.experiments.config.ledger import Ledger
 from fedpriv.experiments.papers.fed_smp import FedSMP
 from fedpriv.experiments.papers.reproduce.accounting import certified, claimed
 from fedpriv.experiments.papers.reproduce.item import Cell, Item, Paper, Training
