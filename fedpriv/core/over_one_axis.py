@@ -17,7 +17,6 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from fedpriv.core.interpreted import inlined
 from fedpriv.core.jaxprs import bind, equations, evaluate, programs
-from fedpriv.core.materialized import materialized
 
 _LOOPS = {"scan", "while", "cond", "checkpoint", "remat2"}
 _CALLS = {"jit", "pjit"}
@@ -35,25 +34,6 @@ def over_one_axis(fn: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.unflatten(jax.tree.structure(shape), out)
 
     return faster
-
-
-@materialized
-def transposed(rows: jax.Array) -> jax.Array:
-    """[..., T, i] -> [..., i, T], for a product over T.
-
-    A product over the rows of both its operands takes XLA's CPU backend 1.3 to 1.7 times as long as one of columns
-    and rows.
-    """
-    return rows.swapaxes(-1, -2)
-
-
-@materialized
-def _over_rows(
-    left: jax.Array, right: jax.Array, *, params: tuple[tuple[str, Any], ...]
-) -> jax.Array:
-    """left^T right of [N, i] and [N, o]; a transposition of it, as of a weight's gradient, stays outside."""
-    given = {**dict(params), "dimension_numbers": (((1,), (0,)), ((), ()))}
-    return lax.dot_general_p.bind(transposed(left), right, **given)
 
 
 def _of_sequences(program: ClosedJaxpr) -> bool:
@@ -118,10 +98,6 @@ def _matrices(eqn: JaxprEqn) -> Callable[..., jax.Array] | None:
             x.reshape((size, n) if axis == 0 else (n, size))
             for x, axis, n in zip(operands, axes, free, strict=True)
         ]
-        if axes == [0, 0]:
-            return _over_rows(*flat, params=tuple(eqn.params.items())).reshape(
-                _shape(eqn.outvars[0])
-            )
         numbers = (((axes[0],), (axes[1],)), ((), ()))
         (out,) = bind(eqn.replace(params={**eqn.params, "dimension_numbers": numbers}), flat)
         return out.reshape(_shape(eqn.outvars[0]))

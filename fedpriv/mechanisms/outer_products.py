@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv.core.over_one_axis import transposed
 from fedpriv.mechanisms.entries import Move, composed, moved
 
 EXACT = lax.Precision.HIGHEST
@@ -74,8 +73,7 @@ class Product:
             return jax.vmap(lambda places, rows: zeros.at[places].add(rows))(
                 self.left.places, right
             )
-        left = transposed(_float32(self.left))
-        return jnp.einsum("bit,bto->bio", left, right, precision=EXACT)
+        return jnp.einsum("bti,bto->bio", _float32(self.left), right, precision=EXACT)
 
     def weighted(self, weights: jax.Array) -> jax.Array:
         """f32[i, o]: sum_b weights_b left_b^T right_b."""
