@@ -19,7 +19,7 @@ PARTS = {
     "large": "a step and rounds of a transformer of 98 million parameters, beside other libraries",
     "gpu": "what a GPU is to tell, in one call",
     "integers": "rounds whose messages travel as integers, beside floats",
-    "every": "all of them with and without large pages, beside others, and their page",
+    "every": "workloads A to H with and without large pages, beside others, and their page",
     "page": "a table and two pictures of what rounds has printed",
     "growth": "how a round's time and memory grow",
     "start": "what a run waits for before its first round",

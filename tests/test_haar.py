@@ -3,6 +3,8 @@
 The noise that it leaves is measured in `privacy/test_declared_noise.py`.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,28 +50,40 @@ def test_it_is_the_matrix(m, form):
     np.testing.assert_array_equal(weights(m), matrix_of(m)[1])
 
 
-@pytest.mark.parametrize(
-    "shape", [(3, 2**15), (2**17,), (70_000, 1), (3000, 17), (5, 3, 2**12 - 1)]
+@pytest.mark.parametrize("form", FORMS)
+@tiers.every(
+    "shape", [(3, 2**15), (2**21,), (70_000, 1), (70_000, 2), (3001, 17), (5, 3, 2**12 - 1)]
 )
-def test_many_numbers_are_transformed_as_each_vector_alone(shape):
+def test_many_numbers_are_transformed_as_each_vector_alone(shape, form):
     """In chunks: to the bit; by itself, under `vmap`, and backwards."""
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     m = padded_length(shape[-1])
     left = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, m - shape[-1])])
-    details = []
+    details, factor = [], np.float32({"averaging": 0.5, "orthonormal": 0.5**0.5}[form])
     while left.shape[-1] > 1:
         even, odd = left[..., ::2], left[..., 1::2]
-        details.append(np.float32(0.5) * (even - odd))
-        left = np.float32(0.5) * (even + odd)
+        details.append(factor * (even - odd))
+        left = factor * (even + odd)
     expected = np.concatenate([left, *reversed(details)], axis=-1)
-    np.testing.assert_array_equal(jax.jit(haar)(x), expected)
-    np.testing.assert_array_equal(jax.jit(jax.vmap(haar))(np.stack([x, x]))[1], expected)
-    back = jax.jit(lambda x, c: jax.vjp(haar, x)[1](c))(x, expected)
+    of = partial(haar, form=form)
+    np.testing.assert_array_equal(jax.jit(of)(x), expected)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(of))(np.stack([x, x]))[1], expected)
+    (back,) = jax.jit(lambda x, c: jax.vjp(of, x)[1](c))(x, expected)
     np.testing.assert_allclose(np.vdot(back, x), np.vdot(expected, expected), rtol=1e-4)
 
 
-def test_integers_become_floats():
-    assert haar(jnp.arange(2**16)).dtype == haar(jnp.arange(4)).dtype == np.float32
+@pytest.mark.parametrize("kind", [np.int32, jnp.bfloat16, np.float32])
+def test_many_numbers_have_the_type_of_few(kind):
+    few, many = (haar(jnp.arange(n).astype(kind)) for n in (4, 2**16))
+    assert many.dtype == few.dtype == (0.5 * jnp.ones(1, kind)).dtype
+
+
+def test_many_numbers_on_several_devices():
+    """Inside a map over them that checks which values are the same on all."""
+    mesh = jax.make_mesh((2,), ("d",))
+    x = np.random.default_rng(0).normal(size=(4, 2**15)).astype(np.float32)
+    each = jax.shard_map(haar, mesh=mesh, in_specs=jax.P("d"), out_specs=jax.P("d"))
+    np.testing.assert_array_equal(jax.jit(each)(x), jax.jit(haar)(x))
 
 
 @pytest.mark.parametrize("form", FORMS)

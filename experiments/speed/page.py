@@ -99,14 +99,12 @@ def write(files: Sequence[Path], output: Path) -> Path:
     """Writes benchmark.md, whose path it returns, shares.png and, with others, peers.png into a folder.
 
     Args:
-      files: each with the object of one `python -m experiments.benchmark rounds --json`.
+      files: see above.
 
     Raises:
       ValueError: no files, or one that has none.
     """
-    require(
-        len(files) > 0, "files", [], "name what experiments.benchmark rounds --json has printed"
-    )
+    require(len(files) > 0, "files", [], "name what rounds --json or large --json has printed")
     found = sorted((row for file in files for row in rows(_read(file))), key=lambda r: r[:3])
     output.mkdir(parents=True, exist_ok=True)
     write_text(output / "benchmark.md", table(found))
@@ -123,12 +121,13 @@ def write(files: Sequence[Path], output: Path) -> Path:
 def _read(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text())
-        found["workload"], found["cores"], found["large_pages"]
+        if found["workload"] in "ABCDEFGH" and {"cores", "large_pages"} <= found.keys():
+            return found
     except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(
-            f"{file}: no object of experiments.benchmark rounds --json; give such"
-        ) from None
-    return found
+        pass
+    raise ValueError(
+        f"{file}: no object of rounds --json, or of large --workload H --json; give such"
+    )
 
 
 def rows(result: dict[str, Any]) -> Iterator[Row]:
@@ -159,12 +158,15 @@ def rows(result: dict[str, Any]) -> Iterator[Row]:
 
 def _rows_of_runs(result: dict[str, Any]) -> Iterator[Row]:
     """Of `large --json`, whose runs have processes and memory of their own."""
-    runs = {name: run for name, run in result["runs"].items() if "ms" in run}
+    runs = {name: run for name, run in result["runs"].items() if "ratio" in run}
+    step = runs.get("ours dp_sgd")
+    if step is None:
+        return
     for run, label in LARGE.items():
         theirs = {
             name.partition(" ")[0]: each for name, each in runs.items() if name.endswith(f" {run}")
         }
-        ours = theirs.pop("ours", runs["ours dp_sgd"])
+        ours = theirs.pop("ours", step)
         ratios = {OTHERS.get(name, name): each["ratio"] for name, each in theirs.items()}
         if ratios:
             about = (f"{label}, {result['sizes']}", result["cores"], result["large_pages"])
@@ -173,7 +175,7 @@ def _rows_of_runs(result: dict[str, Any]) -> Iterator[Row]:
 
 def table(found: Sequence[Row]) -> str:
     names = list(dict.fromkeys(name for row in found for name in row.ratios))
-    head = ["", "cores", "large pages", "fedpriv", "MB", "share of its limit"]
+    head = ["", "cores", "large pages asked for", "fedpriv", "MB", "share of its limit"]
     lines = [head + [f"{name}: ratio" for name in names]]
     for row in found:
         shares = show(row.share) if row.share else ""

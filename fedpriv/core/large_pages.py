@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "GLIBC_TUNABLES"
@@ -18,6 +19,7 @@ ADVICE = (
     "other rounds with large arrays take less time (docs/how_to/large_pages.md)"
 )
 LEAST_GLIBC = (2, 35)
+_AGAIN = "FEDPRIV_STARTED_AGAIN"
 SYSTEMS = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 """Whom the system gives them: `always [madvise] never` is whoever asks."""
 
@@ -27,23 +29,29 @@ def asked_for() -> bool:
     return f"{TUNABLE}=1" in os.environ.get(VARIABLE, "").split(":")
 
 
-def missing() -> bool:
-    """Whether a process with them could be started here, and this one was started with no word about them."""
-    if sys.platform != "linux" or TUNABLE in os.environ.get(VARIABLE, ""):
+def available() -> bool:
+    """Whether a process here gets them if its glibc asks."""
+    if sys.platform != "linux":
         return False
     try:
         glibc, given = os.confstr("CS_GNU_LIBC_VERSION"), SYSTEMS.read_text()
     except (OSError, ValueError):  # no glibc, or a system that has none
         return False
     version = re.match(r"glibc (\d+)\.(\d+)", glibc or "")
-    return (
-        version is not None
-        and tuple(map(int, version.groups())) >= LEAST_GLIBC
-        and "[madvise]" in given
-    )
+    new_enough = version is not None and tuple(map(int, version.groups())) >= LEAST_GLIBC
+    return new_enough and "[madvise]" in given
 
 
-def restart() -> None:
-    """Starts this process's program again, with large pages; for the first thing that it does."""
-    os.environ[VARIABLE] = ":".join(filter(None, [os.environ.get(VARIABLE), f"{TUNABLE}=1"]))
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+def missing() -> bool:
+    """Whether they are available, and this process was started with no word about them."""
+    return TUNABLE not in os.environ.get(VARIABLE, "") and available()
+
+
+def restart_once() -> None:
+    """Starts this process's program again, with large pages; where that cannot be, or was done, it goes on without."""
+    if _AGAIN in os.environ:  # and a process in between has dropped the word
+        return
+    asked = ":".join(filter(None, [os.environ.get(VARIABLE), f"{TUNABLE}=1"]))
+    with suppress(OSError):
+        command = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, command, os.environ | {VARIABLE: asked, _AGAIN: "1"})

@@ -94,10 +94,8 @@ def _fine_levels(x: jax.Array, factor: float) -> tuple[jax.Array, jax.Array]:
         i: jax.Array, carried: tuple[jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
         coefficients, means = carried
-        row, chunk = (
-            i // chunks * rows,
-            i % chunks,
-        )  # the last rows may be beyond the end: JAX moves them back
+        # The last rows may be beyond the end: JAX moves them back.
+        row, chunk = i // chunks * rows, i % chunks
         part = lax.dynamic_slice(x, (row, chunk * length), (rows, length))
         for level in range(1, levels + 1):
             details = factor * (part[..., ::2] - part[..., 1::2])
@@ -108,7 +106,8 @@ def _fine_levels(x: jax.Array, factor: float) -> tuple[jax.Array, jax.Array]:
         return coefficients, means
 
     dtype = jnp.result_type(x, factor)
-    results = jnp.zeros((vectors, m), dtype), jnp.zeros((vectors, m >> levels), dtype)
+    shapes = (vectors, m), (vectors, m >> levels)
+    results = tuple(jnp.zeros_like(x, dtype, shape=shape) for shape in shapes)
     return lax.fori_loop(0, -(-vectors // rows) * chunks, transform, results)
 
 

@@ -33,7 +33,7 @@ def listed() -> dict[str, str]:
 def begin() -> None:
     """What a process that is a command does first, before anything heavy is imported."""
     if is_a_command(sys.orig_argv) and large_pages.missing():
-        large_pages.restart()
+        large_pages.restart_once()
     # What imports and tracing make is not garbage: to look for that after every 700 objects, as Python does, takes a
     # tenth of the time to the first evaluation.
     gc.set_threshold(50_000)
@@ -41,11 +41,18 @@ def begin() -> None:
 
 
 def is_a_command(words: Sequence[str]) -> bool:
-    """Whether these started Python as one, by `fedpriv`, `-m fedpriv` or `-m experiments.NAME`."""
-    script, module = Path(words[1]).name if words[1:] else "", ""
-    if "-m" in words[:-1]:
-        module = words[words.index("-m") + 1].partition(".")[0]
-    return script == "fedpriv" or module in ("fedpriv", "experiments")
+    """Whether these started Python as one: by the script `fedpriv`, by `-m fedpriv` or by `-m experiments.NAME`."""
+    left = iter(words[1:])
+    for word in left:
+        if word == "-m":
+            return next(left, "").partition(".")[0] in ("fedpriv", "experiments")
+        if not word.startswith("-"):
+            return Path(word).name == "fedpriv"
+        if re.match(r"-\w*[cm]", word):  # -c, or a module that is joined to other options
+            return False
+        if word in ("-X", "-W", "--check-hash-based-pycs"):
+            next(left, None)
+    return False
 
 
 def call(name: str, argv: Sequence[str]) -> int:
