@@ -171,14 +171,15 @@ class Rivals:
             if asked and settings.name in workloads and name not in self.failures:
                 self._start(name, settings)
 
-    def once(self) -> None:
-        """Every run of every rival, one after another."""
+    def once(self, calls: int = 1) -> None:
+        """Every run of every rival, one after another, each so many times."""
         for name, rival in list(self._alive.items()):
             try:
                 for run, times in self._times[name].items():
-                    answer = rival.run(run)
-                    times.append(answer["seconds"])
-                    self._about[name]["peak_memory_mb"] = answer["peak_memory_mb"]
+                    for _ in range(calls):
+                        answer = rival.run(run)
+                        times.append(answer["seconds"])
+                        self._about[name]["peak_memory_mb"] = answer["peak_memory_mb"]
             except ChildProcessError as error:
                 self._drop(name, error)
 
