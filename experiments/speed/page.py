@@ -166,9 +166,9 @@ def _rows_of_runs(result: dict[str, Any]) -> Iterator[Row]:
         theirs = {
             name.partition(" ")[0]: each for name, each in runs.items() if name.endswith(f" {run}")
         }
-        ours = theirs.pop("ours", step)
+        ours = theirs.pop("ours", None if run == "gradient" else step)
         ratios = {OTHERS.get(name, name): each["ratio"] for name, each in theirs.items()}
-        if ratios:
+        if ours and ratios:
             about = (f"{label}, {result['sizes']}", result["cores"], result["large_pages"])
             yield Row(*about, show(ours["ms"], "ms"), ours["peak_memory_mb"], None, ratios)
 
