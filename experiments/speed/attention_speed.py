@@ -23,7 +23,6 @@ from fedpriv.mechanisms.mechanisms import gaussian
 from fedpriv.mechanisms.per_example import per_example, private_mean
 from fedpriv.rounds.local_training import mean_grad
 
-
 CALLS = 3  # of a run, one after another, of which the median counts: others' turns may take what memory it had
 
 
