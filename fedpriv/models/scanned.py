@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.extend.core import Jaxpr, Literal
 
-from fedpriv.core.jaxprs import programs
+from fedpriv.core.jaxprs import programs, scan_operands
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Params
 from fedpriv.models.named_leaves import named_leaves
@@ -40,7 +40,8 @@ def _scanned(jaxpr: Jaxpr, leaves: dict[Any, str]) -> list[str]:
         if eqn.primitive.name in _ALIKE and given[0]:
             known[eqn.outvars[0]] = given[0]
         if eqn.primitive.name == "scan":
-            first = eqn.params["num_consts"] + eqn.params["num_carry"]
+            consts, carried, _ = scan_operands(eqn, given)
+            first = len(consts) + len(carried)
             found += [path for path in given[first:] if path]
             given[first:] = [None] * len(given[first:])  # inside, one layer's
         for inner in programs(eqn):

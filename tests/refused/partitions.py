@@ -46,7 +46,7 @@ WITHOUT_RNG = {
 SPAWNING = [*WITHOUT_RNG][3:]
 SPANS, DAYS = (
     np.array([1], "m8[s]"),
-    np.where(TIME == 6, np.datetime64("NaT"), np.datetime64(0, "D")),
+    np.where(TIME == 6, np.datetime64("NaT", "D"), np.datetime64(0, "D")),
 )
 
 ROWS = [
