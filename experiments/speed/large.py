@@ -34,7 +34,7 @@ import jax
 
 from experiments.speed.large_runs import LARGE, SMALL, LargeStep
 from experiments.speed.rivals.runner import Rival, Settings, python_of
-from experiments.speed.timing import lines, machine, ratios, show, spread
+from experiments.speed.timing import lines, machine, place, ratios, show, spread
 from fedpriv.devices.layout import cores
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.config.fields import Number
@@ -189,10 +189,9 @@ def described(found: list[Measured], workload: LargeStep) -> dict[str, dict[str,
 
 def table(result: dict[str, Any]) -> str:
     """What `benchmark large` measured, for a reader."""
-    pages = f"large pages {'asked for' if result['large_pages'] else 'not asked for'}"
     texts = {
         "workload": f"{result['workload']}, {result['tokens']:,} tokens, {result['gflop']:.3g} GFLOP",
-        "machine": f"{result['device']}; {result['cores']} core(s), {pages}; precision {result['precision']}",
+        "machine": f"{place(result)}; precision {result['precision']}",
         "versions": f"jax {result['jax']}, jaxlib {result['jaxlib']}",
     }
     for name, run in result["runs"].items():

@@ -102,6 +102,12 @@ def machine() -> dict[str, Any]:
     }
 
 
+def place(result: Mapping[str, Any]) -> str:
+    """The device, cores and pages of a benchmark's object, as text."""
+    pages = "asked for" if result["large_pages"] else "not asked for"
+    return f"{result['device']}; {result['cores']} core(s), large pages {pages}"
+
+
 def device_name() -> str:
     device = jax.local_devices()[0]
     if device.platform != "cpu":

@@ -15,8 +15,8 @@ from pathlib import Path
 VARIABLE = "GLIBC_TUNABLES"
 TUNABLE = "glibc.malloc.hugetlb"
 ADVICE = (
-    f"{VARIABLE}={TUNABLE}=1, set before Python starts, gives this process large pages of memory: transformers and "
-    "other rounds with large arrays take less time (docs/how_to/large_pages.md)"
+    f"{VARIABLE}={TUNABLE}=1, set before Python starts, gives this process large pages of memory, with which "
+    "gradients of transformers took less time (docs/how_to/large_pages.md)"
 )
 LEAST_GLIBC = (2, 35)
 _AGAIN = "FEDPRIV_STARTED_AGAIN"

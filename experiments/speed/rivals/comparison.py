@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.speed.rivals.runner import Rivals
-from experiments.speed.timing import lines, medians, ratios, show, spread
+from experiments.speed.timing import lines, medians, place, ratios, show, spread
 
 Result = dict[str, Any]
 
@@ -47,8 +47,7 @@ def table(
     result: Result, given: str, devices: int, found: Mapping[str, str], how: str | None = None
 ) -> str:
     """What was measured of a benchmark, where, our numbers and the rivals'."""
-    pages = f"large pages {'asked for' if result['large_pages'] else 'not asked for'}"
-    machine = f"{result['device']}; {devices} device(s), {result['cores']} core(s), {pages}"
+    machine = f"{place(result)}; {devices} device(s)"
     head = {
         "workload": f"{result['workload']}, {given}",
         "machine": machine if how is None else f"{machine}; {how}",
